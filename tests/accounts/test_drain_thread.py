@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.accounts.drain import drain_all
@@ -16,9 +17,11 @@ from dragoman.accounts.drain_thread import Drain
 from dragoman.accounts.entry import OPEN
 from dragoman.accounts.folder import ask_to_rotate, folder_of, journals_in
 from dragoman.accounts.journal import Journal
+from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
 from dragoman.store.records import Records
+from dragoman.store.speakers import ThreadRow
 from tests.accounts.agreement import sums_and_rows
 from tests.accounts.invented import NOON, entry
 
@@ -286,3 +289,20 @@ def test_one_that_never_began_has_ended(path: str) -> None:
     worker = Worker(path)
     assert worker.drain.stop(0.0)
     worker.journal.close()
+
+
+def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgotten(path: str) -> None:
+    facts = msgspec.json.encode(Facts(client="codex", session="s", said_class="compaction"))
+    old = [
+        ThreadRow(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
+        for number in range(1, 250)
+    ]
+    with closing(open_account_tables(path)) as tables:
+        tables.speakers.add_threads(old)
+        tables.speakers.save_tips([(f"t{number:04}", 1, 2, number) for number in range(250)])
+        tables.speakers.save_tips([("kept", 1, 2, NOON)])
+    with running(path), closing(open_account_tables(path, read_only=True)) as tables:
+        ask = tables.connection.execute
+        until(lambda: ask("SELECT count(*) FROM tips").fetchone() == (1,))
+        until(lambda: ask("SELECT count(*) FROM threads WHERE rules = 0").fetchone() == (0,))
+        assert ask("SELECT DISTINCT class, rule, sure FROM threads").fetchall() == [("compaction", "said", 100)]

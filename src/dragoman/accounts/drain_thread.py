@@ -1,7 +1,8 @@
 """Drain thread: in each worker, moves its journal and those of workers that are gone into the tables, every second.
 
 It waits for nobody who serves, and nobody waits for it: while the file is locked, full or away it tries again, later
-and later, and journals grow on the disk. It removes rows that are older than they are kept, in small steps.
+and later, and journals grow on the disk. It removes rows that are older than they are kept, and classes threads anew
+that older rules have classed, in small steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from dragoman.accounts.drain import Drainer, Told
 from dragoman.accounts.folder import asked_to_rotate, folder_of, journals_in
 from dragoman.accounts.journal import Journal
+from dragoman.accounts.placing import reclassify
 from dragoman.errors import ConfigError
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.account_tables import AccountTables, open_account_tables
@@ -30,6 +32,8 @@ _FEWEST, _MOST = 10, 1000
 _LONGEST, _SHORT = 0.01, 0.004
 _BETWEEN, _STEPS = 0.02, 20
 _DAY = 86_400_000_000
+# Where histories ended is known for so many days, unless rows are kept for less: who goes on after that is new.
+_TIP_DAYS = 90.0
 
 
 class Drain:
@@ -165,6 +169,7 @@ class Drain:
             self.removed += removed
             if removed < self._at_once:
                 self._retained = now + _RETAIN_EVERY
+                self._tidy(tables, before)
                 return
             if took > _LONGEST:
                 self._at_once = max(self._at_once // 2, _FEWEST)
@@ -172,6 +177,17 @@ class Drain:
                 self._at_once = min(self._at_once * 2, _MOST)
             if self._stopping.wait(_BETWEEN):
                 return
+
+    def _tidy(self, tables: AccountTables, before: int) -> None:
+        """Class threads anew that older rules have classed, and forget where old histories ended; in small steps."""
+        before = max(before, int(self._clock() // 1000 - _TIP_DAYS * _DAY))
+        for _ in range(_STEPS):
+            with tables.transaction():
+                removed = tables.speakers.remove_tips(before, self._at_once)
+            if removed + reclassify(tables, self._at_once) == 0 or self._stopping.wait(_BETWEEN):
+                return
+        # There is more of it.
+        self._retained = 0.0
 
     def _opened(self) -> Drainer:
         if self._drainer is None:

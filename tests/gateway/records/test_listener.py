@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.drain import drain_all
 from dragoman.accounts.folder import folder_of
-from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.config.settings import Line, LineRule, Settings, Storage
 from dragoman.gateway.records.listener import Listener
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.routing.route import When
 from dragoman.sessions.facts import NOTHING, Facts
+from dragoman.store.account_tables import open_account_tables
 from tests.gateway.harness import PATHS, House, running, settings_for
 from tests.sessions.invented import (
     AGENT_PROMPT,
@@ -25,6 +29,7 @@ from tests.sessions.invented import (
     SESSION,
     TITLE_PROMPT,
     Asked,
+    assistant,
     claude,
     codex,
     opencode,
@@ -92,6 +97,46 @@ def test_rules_choose_by_thread_and_client_and_a_thread_stays_where_it_is() -> N
         assert sent(house, Asked([(b"user-agent", b"other/1")], agent.body)) == "echo/text"
         hinted = claude([user("x")], request_class="subagent")
         assert sent(house, hinted) == "echo/tools"
+
+
+def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), storage=Storage(path=path))
+
+    with running(settings=settings) as house:
+
+        async def start() -> None:
+            house.app.service.accounting.start()
+            house.app.service.listener.keep(path, house.app.service.log)
+
+        house.run(start())
+        history = [user("go")]
+        sent(house, claude(history), "echo/text")
+        sent(house, claude([user("go")], system=TITLE_PROMPT, tools=()), "echo/text")
+        sent(house, claude([user("look")], system=AGENT_PROMPT, tools=AGENT_TOOLS, agent_id="a1"), "echo/text")
+        sent(house, claude([*history, assistant("Hello."), user("on")]), "echo/text")
+        sent(house, plain([user("beside")]), "echo/text")
+        sent(house, plain([user("beside"), assistant("Hello."), user("on")]), "echo/text")
+        house.run(house.app.service.accounting.close(30.0))
+    drain_all(path, now=time.time_ns() // 1000)
+    tables = open_account_tables(path, read_only=True)
+    with closing(tables):
+        ask = tables.connection.execute
+        threads = ask(
+            "SELECT sessions.name, threads.name, class, rule, client FROM threads JOIN sessions ON"
+            " sessions.id = session ORDER BY threads.id"
+        ).fetchall()
+        turns = ask("SELECT thread, count(*) FROM records GROUP BY thread ORDER BY thread").fetchall()
+        sums = ask("SELECT thread, sum(requests) FROM thread_sums GROUP BY thread ORDER BY thread").fetchall()
+    assert [row[:4] for row in threads[:3]] == [
+        (SESSION, "main", "main", "length"),
+        (SESSION, "utility", "utility", "no tools"),
+        (SESSION, "a1", "subagent", "agent id"),
+    ]
+    assert [row[4] for row in threads] == ["claude-code"] * 3 + ["python-httpx"]
+    assert turns == sums == [(1, 2), (2, 1), (3, 1), (4, 2)]
 
 
 def test_where_nobody_asks_the_body_is_not_looked_at() -> None:
