@@ -12,11 +12,13 @@ from dragoman.model.events import (
     Failed,
     Heartbeat,
     PartGrew,
+    PartStarted,
     Started,
     Stopped,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.parts import ToolCall
 from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import StreamDecoder
 from dragoman.rules.failures import ENDED_EARLY, bounded
@@ -45,6 +47,7 @@ class Source:
         "answered",
         "decoder",
         "failure",
+        "first_call",
         "limit",
         "opening",
         "over",
@@ -79,6 +82,8 @@ class Source:
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
+        # The id of the first call that was said.
+        self.first_call = ""
 
     def renew(self) -> None:
         """Expect another stream of the same answer."""
@@ -189,6 +194,9 @@ class Source:
                 self.started = event  # type: ignore[assignment]  # as its type says
             elif kind is Stopped:
                 self.stop = event.stop  # type: ignore[union-attr]  # the same
+            elif isinstance(event, PartStarted):
+                if not self.first_call and isinstance(event.part, ToolCall):
+                    self.first_call = event.part.call_id
             elif isinstance(event, Failed):
                 self.failure = bounded(event.failure)
                 self.over = True

@@ -233,6 +233,11 @@ class StreamTranslator:
         return source.stop is not None and source.usage is not None and source.usage is not source.opening
 
     @property
+    def first_call(self) -> str:
+        """The id of the first call that was said; "" if none was."""
+        return self._source.first_call
+
+    @property
     def status(self) -> int:
         """The HTTP status of a collected answer."""
         return self._lane.status

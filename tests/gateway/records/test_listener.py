@@ -21,19 +21,23 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.routing.route import When
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.store.account_tables import open_account_tables
-from tests.gateway.harness import PATHS, House, running, settings_for
+from tests.gateway.harness import PATHS, House, Reply, running, settings_for, whole
+from tests.gateway.harness import stream as streamed
 from tests.sessions.invented import (
     AGENT_PROMPT,
     AGENT_TOOLS,
+    CHAT,
     MESSAGES,
     SESSION,
     TITLE_PROMPT,
     Asked,
     assistant,
+    call,
     claude,
     codex,
     opencode,
     plain,
+    result,
     user,
 )
 
@@ -137,6 +141,78 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
     ]
     assert [row[4] for row in threads] == ["claude-code"] * 3 + ["python-httpx"]
     assert turns == sums == [(1, 2), (2, 1), (3, 1), (4, 2)]
+
+
+def calling(number: int, *, stream: bool) -> Reply:
+    """A provider of Messages that calls a tool."""
+    call: JsonObject = {"type": "tool_use", "id": f"toolu_{number}", "name": "look", "input": {}}
+    head: JsonObject = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    if not stream:
+        return whole({**head, "content": [call], "stop_reason": "tool_use"})
+    events: list[dict[str, object]] = [
+        {"type": "message_start", "message": head},
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    return streamed(*[f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "stream"),
+    # Whole answers that are relayed are not read.
+    [(CHAT, False), (CHAT, True), (MESSAGES, True)],
+    ids=["translated whole", "translated stream", "relayed stream"],
+)
+def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
+    tmp_path: Path, protocol: str, stream: bool
+) -> None:
+    path, count = str(tmp_path / "state.db"), iter(range(100))
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), storage=Storage(path=path))
+
+    def asked(*calls: int) -> JsonObject:
+        said: list[JsonObject] = [user("go")]
+        for number in calls:
+            if protocol == CHAT:
+                called: JsonObject = {"name": "look", "arguments": "{}"}
+                told: JsonObject = {"id": f"toolu_{number}", "type": "function", "function": called}
+                said += [{"role": "assistant", "content": None, "tool_calls": [told]}]
+                said += [{"role": "tool", "tool_call_id": f"toolu_{number}", "content": "x"}]
+            else:
+                said += [call(f"toolu_{number}", "look"), result(f"toolu_{number}")]
+        tool: JsonObject = {"name": "look", "input_schema": {"type": "object"}}
+        if protocol == CHAT:
+            tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+        return {"model": "messages/m", "max_tokens": 9, "messages": [*said], "tools": [tool], "stream": stream}
+
+    with running(lambda _: calling(next(count), stream=stream), settings) as house:
+
+        async def start() -> None:
+            house.app.service.accounting.start()
+            house.app.service.listener.keep(path, house.app.service.log)
+
+        house.run(start())
+        # Two that begin alike; the second one goes on first, and both alike again.
+        for calls in ((), (), (1,), (0,), (0, 3), (1, 2)):
+            assert house.post(PATHS[protocol], asked(*calls)).status == 200
+        house.run(house.app.service.accounting.close(30.0))
+    drain_all(path, now=time.time_ns() // 1000)
+    with closing(open_account_tables(path, read_only=True)) as tables:
+        threads = [row[0] for row in tables.connection.execute("SELECT thread FROM records ORDER BY number")]
+    assert threads == [1, 2, 2, 1, 1, 2]
 
 
 def test_where_nobody_asks_the_body_is_not_looked_at() -> None:

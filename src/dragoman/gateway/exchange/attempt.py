@@ -124,6 +124,8 @@ class _Answer:
     first: float = 0.0
     # What was said, where that is to be kept: of a stream what gathers it.
     answer: Response | None = None
+    # The id of the first call in a whole answer that was read.
+    whole_call: str = ""
     fold: Fold | None = None
 
 
@@ -187,6 +189,11 @@ class Attempt(_Answer):
         if out:
             self.held.append(out)
             self.held_size += len(out)
+
+    @property
+    def first_call(self) -> str:
+        """The id of the first call in the answer, as far as that was read; "" if there is none."""
+        return self.translator.first_call if self.is_heard else self.whole_call
 
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""

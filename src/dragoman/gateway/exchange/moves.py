@@ -124,6 +124,10 @@ class Moves(ABC):
             seen = self.attempt.answer_named
             if seen is not UNSEEN:
                 changes["stop"], changes["answered_by"], changes["response_id"] = seen.stop, seen.model, seen.id
+        if kind is Kind.ANSWERED and self.has_attempt:
+            call, told = self.attempt.first_call, self._memory.told_id
+            if call or told:
+                changes["facts"] = self._service.listener.answered(self._account.record, call, told)
         self._do(Settle(changes))
 
     def _end_call(self, kind: Kind) -> None:

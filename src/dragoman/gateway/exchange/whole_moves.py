@@ -21,6 +21,7 @@ from dragoman.gateway.exchange.steps import (
     Work,
 )
 from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer
+from dragoman.model.parts import ToolCall
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import codec_of
@@ -102,6 +103,9 @@ class WholeMoves(RequestMoves):
             self._unsaid(answer.failure)
             return
         attempt.losses = answer.losses
+        if answer.answer is not None:
+            calls = (part.call_id for part in answer.answer.parts if isinstance(part, ToolCall))
+            attempt.whole_call = next(calls, "")
         if self._memory.turns.watches(attempt.prepared):
             attempt.answer = answer.answer
         self._name_or_keep(answer.body)

@@ -7,16 +7,21 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from dragoman.accounts.folder import folder_of
 from dragoman.accounts.secret import secret_in
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.model.speech import Sought
 from dragoman.protocols.registry import codec_of
+from dragoman.sessions.assign import spot_of
+from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
 from dragoman.sessions.rules import SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
+from dragoman.wire.history import digest
 
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MOST_KEYS = 4096
@@ -52,6 +57,23 @@ class Listener:
     def facts(self, headers: Iterable[tuple[bytes, bytes]], dialect: str, key: str, body: bytes) -> Facts:
         """Who speaks in a request, whether that is kept or not."""
         return _hear(heard(headers), dialect, self._sought_of(key), body)
+
+    def answered(self, record: Record, call: str, response: str) -> Facts:
+        """Who speaks, with what its answer is known by in later requests: its first call, and its id.
+
+        Where a thread has a name, calls are not needed to find it again.
+        """
+        facts = record.facts
+        if not self.kept or (call and spot_of(facts, class_of(facts).kind).thread):
+            call = ""
+        if not self.kept or not (call or response):
+            return facts
+        key = self._sought_of(record.key).key
+        return replace(
+            facts,
+            answer_call=digest(key, "call", call) if call else "",
+            answer_id=digest(key, "response", response) if response else "",
+        )
 
     def _sought_of(self, key: str) -> Sought:
         """What is looked for; equal texts of two keys have nothing in common."""
