@@ -19,12 +19,13 @@ from dragoman.accounts.live import (
     Watch,
     figures_of,
     latest_by,
+    opened_now,
     places_of,
     session_number,
     thread_number,
 )
 from dragoman.accounts.rows import measures_of
-from dragoman.accounts.standing import Standing
+from dragoman.accounts.standing import Opened, Standing
 from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import RecordQuestions, Wanted
@@ -131,6 +132,17 @@ def test_what_is_open_belongs_where_its_client_says_as_far_as_that_is_known(tmp_
     assert latest_by(entries, places, session_number) == {1: NOON - SECOND}
     assert latest_by(entries, places, thread_number) == {10: NOON - 3 * SECOND, 11: NOON - SECOND}
     assert latest_by(entries, {}, session_number) == {}
+
+
+def test_where_something_is_open_is_told_by_session_and_thread(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    filled(path)
+    journal = Journal(folder_of(str(path)))
+    journal.open(opened(31, session="5f0c", thread="agent-1"))
+    journal.open(opened(32, session="5f0c", thread="agent-7", ago=0))
+    with read(path) as tables:
+        assert opened_now(tables, str(path)) == Opened(sessions={1: NOON}, threads={11: NOON - SECOND})
+    journal.close()
 
 
 def test_the_last_minute_has_what_was_settled_in_it_and_grows_and_shrinks(tmp_path: Path) -> None:

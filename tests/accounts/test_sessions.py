@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.sessions import find, listing, session_standing, whole
-from dragoman.accounts.standing import Standing
+from dragoman.accounts.sessions import find, listing, whole
+from dragoman.accounts.standing import Opened, Standing
 from dragoman.errors import DragomanError
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.session_questions import Figures
@@ -19,6 +19,7 @@ from tests.accounts.kept_sessions import filling
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 NOW = NOON + HOUR
+NOTHING = Opened()
 
 
 @pytest.fixture
@@ -44,18 +45,18 @@ def tables(tmp_path: Path) -> Iterator[AccountTables]:
 
 
 def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_count(tables: AccountTables) -> None:
-    found = listing(tables, NOON + 1, None, 50, {}, NOW)
+    found = listing(tables, NOON + 1, None, 50, NOTHING, NOW)
     assert [(line.session.name, line.threads, line.agents) for line in found.lines] == [
         ("5f0c-a", 4, 1),
         ("5f0c-b", 1, 0),
     ]
     assert not found.more
-    assert listing(tables, 0, None, 1, {}, NOW).more
-    assert [line.session.id for line in listing(tables, 0, "bob", 50, {}, NOW).lines] == [3]
+    assert listing(tables, 0, None, 1, NOTHING, NOW).more
+    assert [line.session.id for line in listing(tables, 0, "bob", 50, NOTHING, NOW).lines] == [3]
 
 
 def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: AccountTables) -> None:
-    found = whole(tables, find(tables, "5f0c-a", "alice"), {}, NOW, fold=False)
+    found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW, fold=False)
     told = [(node.thread.id, node.own.requests, node.own.cost) for node in found.tree.nodes]
     assert told == [(10, 2, 3000), (11, 1, 1500), (12, 1, 0), (13, 1, 1500)]
 
@@ -63,9 +64,9 @@ def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: Account
 def test_pitfall_550_551_a_session_comes_to_what_its_tree_does_and_all_to_what_was_exchanged(
     tables: AccountTables,
 ) -> None:
-    found = listing(tables, 0, None, 50, {}, NOW)
+    found = listing(tables, 0, None, 50, NOTHING, NOW)
     for line in found.lines:
-        tree = whole(tables, line.session, {}, NOW).tree
+        tree = whole(tables, line.session, NOTHING, NOW).tree
         assert tree.total == line.figures
         assert sum((node.whole for node in tree.nodes if not node.depth), Figures()) == line.figures
     total = sum((line.figures for line in found.lines), found.without)
@@ -73,18 +74,18 @@ def test_pitfall_550_551_a_session_comes_to_what_its_tree_does_and_all_to_what_w
 
 
 def test_what_belongs_to_no_session_is_told_beside_them(tables: AccountTables) -> None:
-    assert listing(tables, NOON, None, 50, {}, NOW).without.requests == 1
-    assert listing(tables, NOW, None, 50, {}, NOW).without.requests == 0
+    assert listing(tables, NOON, None, 50, NOTHING, NOW).without.requests == 1
+    assert listing(tables, NOW, None, 50, NOTHING, NOW).without.requests == 0
     # Nobody's are nobody's, whoever is asked for.
-    assert listing(tables, NOON, "alice", 50, {}, NOW).without == Figures()
+    assert listing(tables, NOON, "alice", 50, NOTHING, NOW).without == Figures()
 
 
 def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: AccountTables) -> None:
-    lines = listing(tables, 0, None, 50, {}, NOW).lines
+    lines = listing(tables, 0, None, 50, NOTHING, NOW).lines
     assert [line.standing.state for line in lines] == ["tools", "failed", "unknown"]
-    lines = listing(tables, 0, None, 50, {2: NOW - SECOND}, NOW).lines
+    lines = listing(tables, 0, None, 50, Opened(sessions={2: NOW - SECOND}), NOW).lines
     assert lines[1].standing == Standing("streaming", NOW - SECOND)
-    found = whole(tables, lines[0].session, {}, NOW)
+    found = whole(tables, lines[0].session, NOTHING, NOW)
     assert {number: standing.state for number, standing in found.standings.items()} == {
         10: "tools",
         11: "done",
@@ -92,18 +93,24 @@ def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(t
         13: "done",
     }
     assert found.standing.state == "tools"
-    assert whole(tables, lines[0].session, {11: NOW}, NOW).standing == Standing("streaming", NOW)
-    assert session_standing([], {}) == Standing("unknown")
+    found = whole(tables, lines[0].session, Opened(sessions={1: NOW}, threads={11: NOW}), NOW)
+    assert found.standing == found.standings[11] == Standing("streaming", NOW)
+
+
+def test_pitfall_524_a_list_and_a_page_never_contradict_each_other(tables: AccountTables) -> None:
+    for opened in (NOTHING, Opened(sessions={1: NOW - SECOND, 3: NOON}, threads={11: NOW - SECOND})):
+        for line in listing(tables, 0, None, 50, opened, NOW).lines:
+            assert whole(tables, line.session, opened, NOW).standing == line.standing
 
 
 def test_what_a_session_goes_on_from_is_found(tables: AccountTables) -> None:
-    found = whole(tables, find(tables, "5f0c-b"), {}, NOW)
+    found = whole(tables, find(tables, "5f0c-b"), NOTHING, NOW)
     assert found.origin is not None
     assert (found.session.link, found.origin.name) == ("continues", "5f0c-a")
 
 
 def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(tables: AccountTables) -> None:
-    found = whole(tables, find(tables, "5f0c-a", "alice"), {}, NOW)
+    found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW)
     assert found.ended == NOW - SECOND + 3000
     assert found.tree.total.took == 5 * 3000
 
@@ -147,22 +154,26 @@ def spawned(tmp_path: Path) -> Iterator[AccountTables]:
 
 
 def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_begun_from(spawned: AccountTables) -> None:
-    found = listing(spawned, 0, None, 50, {}, NOW)
+    found = listing(spawned, 0, None, 50, NOTHING, NOW)
     told = {line.session.name: (line.agents, line.threads, line.figures.cost, line.last) for line in found.lines}
     assert told == {"root": (2, 3, 4500, NOW), "left over": (1, 1, 1500, NOON)}
-    (line,) = (line for line in listing(spawned, 0, None, 50, {3: NOW}, NOW).lines if line.session.name == "root")
+    (line,) = (
+        line
+        for line in listing(spawned, 0, None, 50, Opened(sessions={3: NOW}), NOW).lines
+        if line.session.name == "root"
+    )
     assert line.standing == Standing("streaming", NOW)
 
 
 def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_own(spawned: AccountTables) -> None:
-    root = whole(spawned, find(spawned, "root"), {}, NOW)
+    root = whole(spawned, find(spawned, "root"), NOTHING, NOW)
     assert [(node.depth, node.thread.id, node.own.cost, node.whole.cost, node.mark) for node in root.tree.nodes] == [
         (0, 10, 1500, 4500, ""),
         (1, 20, 1500, 3000, ""),
         (2, 30, 1500, 1500, ""),
     ]
     assert (root.agents, root.standing.state) == (2, "waiting")
-    agent = whole(spawned, find(spawned, "agent"), {}, NOW)
+    agent = whole(spawned, find(spawned, "agent"), NOTHING, NOW)
     # Its parent is known, though it stands elsewhere.
     assert [(node.thread.id, node.mark) for node in agent.tree.nodes] == [(20, ""), (30, "")]
     assert agent.origin is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.standing import Standing, in_short, in_words, most_telling, standing_of
+from dragoman.accounts.standing import in_short, in_words, standing_of
 from dragoman.store.session_questions import LastExchange
 
 SECOND, MINUTE = 1_000_000, 60_000_000
@@ -49,14 +49,6 @@ def test_pitfall_524_nothing_runs_without_a_fact_of_the_last_minute() -> None:
                 words = in_words(standing_of("main", last(stop=stop, ago=ago), opened, NOW), NOW)
                 assert words.split()[0] in ("waiting", "tools", "silent")
                 assert words.startswith("tools due") or not words.startswith("tools")
-
-
-def test_an_open_stream_tells_most_of_several_threads_and_then_what_came_last() -> None:
-    waiting, streaming, silent = Standing("waiting", 9), Standing("streaming", 1), Standing("silent", 2)
-    assert most_telling([waiting, silent, streaming]) == streaming
-    assert most_telling([waiting, silent]) == silent
-    assert most_telling([waiting, Standing("failed", 10)]) == Standing("failed", 10)
-    assert most_telling([]) == Standing("unknown")
 
 
 @pytest.mark.parametrize(

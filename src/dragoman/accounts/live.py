@@ -15,7 +15,7 @@ from msgspec import Struct
 from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, Entry
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal_reader import News, read_news
-from dragoman.accounts.standing import Standing, standing_of
+from dragoman.accounts.standing import Opened, Standing, standing_of
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import WRONG, RecordQuestions, RecordRow, Wanted
 from dragoman.store.session_questions import Figures, LastExchange, SessionQuestions, SessionRow, ThreadRow
@@ -132,6 +132,15 @@ def latest_by(opened: Iterable[Entry], places: Mapping[str, Place], number: Call
         if of and entry.kind == CONVERSATION:
             found[of] = max(found.get(of, 0), entry.time)
     return found
+
+
+def opened_now(tables: AccountTables, path: str) -> Opened:
+    """Where something is open, and since when."""
+    entries = OpenExchanges(path).look()
+    places = places_of(tables, entries)
+    return Opened(
+        sessions=latest_by(entries, places, session_number), threads=latest_by(entries, places, thread_number)
+    )
 
 
 def session_number(place: Place) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from dragoman.accounts.rows import QUARTER
-from dragoman.accounts.standing import SILENT, STREAMING, Standing, most_telling, standing_of
+from dragoman.accounts.standing import Opened, Standing, standing_of
 from dragoman.accounts.trees import Tree, tree_of
 from dragoman.errors import DragomanError
 from dragoman.store.account_tables import AccountTables
-from dragoman.store.session_questions import Figures, LastExchange, SessionQuestions, SessionRow, ThreadRow
+from dragoman.store.session_questions import Figures, SessionQuestions, SessionRow
 
 # So many are shown where a text means several.
 _SEVERAL = 5
@@ -49,22 +49,16 @@ class Whole(Struct, frozen=True, kw_only=True):
     session: SessionRow
     origin: SessionRow | None
     tree: Tree
+    # As a whole, and by thread.
+    standing: Standing
     standings: Mapping[int, Standing]
     # When its last exchange ended, in microseconds.
     ended: int
     agents: int
 
-    @property
-    def standing(self) -> Standing:
-        """What it is doing as a whole."""
-        own = (thread for node in self.tree.nodes for thread in node.threads if thread.session == self.session.id)
-        return session_standing(own, self.standings)
 
-
-def listing(
-    tables: AccountTables, since: int, key: str | None, most: int, opened: Mapping[int, int], now: int
-) -> Listing:
-    """Sessions since a time; `opened` is when the latest open exchange of a session began, by its number."""
+def listing(tables: AccountTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> Listing:
+    """Sessions that were heard of since a time, the latest first."""
     questions = SessionQuestions(tables.connection)
     rows = questions.newest(since, key, most + 1)
     more, rows = len(rows) > most, rows[:most]
@@ -81,18 +75,13 @@ def listing(
         threads[of] = threads.get(of, 0) + each.threads
         if each.kind == _AGENT or (each.kind == _MAIN and each.session != of):
             agents[of] = agents.get(of, 0) + each.threads
-    open_in: dict[int, int] = {}
-    for number, began in opened.items():
-        of = root.get(number, 0)
-        open_in[of] = max(open_in.get(of, 0), began)
-    speaking = {thread.session: thread for thread in questions.speaking(numbers)}
-    last = questions.last_exchanges(speaking.values())
+    standings = _standings(questions, root, opened, now)
     origins = questions.of(row.origin for row in rows if row.origin)
     lines = [
         Line(
             session=row,
             origin=origins.get(row.origin),
-            standing=_standing(speaking.get(row.id), last, open_in.get(row.id, 0), now),
+            standing=standings[row.id],
             last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
             threads=threads.get(row.id, 0),
             agents=agents.get(row.id, 0),
@@ -104,9 +93,22 @@ def listing(
     return Listing(lines=tuple(lines), more=more, without=without)
 
 
-def _standing(thread: ThreadRow | None, last: Mapping[int, LastExchange], opened: int, now: int) -> Standing:
-    kind = "" if thread is None else thread.kind
-    return standing_of(kind, None if thread is None else last.get(thread.id), opened, now)
+def _standings(questions: SessionQuestions, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, Standing]:
+    """What sessions are doing, each with those of its agents: what is open in any of them, else what the thread does
+    that a person talks to."""
+    began: dict[int, int] = {}
+    for number, time in opened.sessions.items():
+        of = root.get(number, 0)
+        began[of] = max(began.get(of, 0), time)
+    roots = sorted(set(root.values()))
+    speaking = {thread.session: thread for thread in questions.speaking(roots)}
+    last = questions.last_exchanges(speaking.values())
+    found: dict[int, Standing] = {}
+    for number in roots:
+        thread = speaking.get(number)
+        kind, exchange = ("", None) if thread is None else (thread.kind, last.get(thread.id))
+        found[number] = standing_of(kind, exchange, began.get(number, 0), now)
+    return found
 
 
 def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow:
@@ -124,16 +126,12 @@ def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow
     raise DragomanError(f"{text!r} is the beginning of several sessions: {names}{more}")
 
 
-def whole(
-    tables: AccountTables, session: SessionRow, opened: Mapping[int, int], now: int, *, fold: bool = True
-) -> Whole:
-    """A session with all its threads and those of its agents.
-
-    `opened` is when the latest open exchange of a thread began, by its number.
-    """
+def whole(tables: AccountTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True) -> Whole:
+    """A session with all its threads and those of its agents."""
     questions = SessionQuestions(tables.connection)
     children = questions.below([session.id]).get(session.id, [])
-    rows = questions.threads(session.id, *(child.id for child in children))
+    numbers = [session.id, *(child.id for child in children)]
+    rows = questions.threads(*numbers)
     threads = [thread for thread, _ in rows]
     elsewhere = questions.thread_rows(thread.parent for thread in threads if thread.parent)
     last = questions.last_exchanges(threads)
@@ -142,8 +140,9 @@ def whole(
         session=session,
         origin=questions.of([session.origin]).get(session.origin),
         tree=tree_of(rows, fold=fold, elsewhere=elsewhere),
+        standing=_standings(questions, dict.fromkeys(numbers, session.id), opened, now)[session.id],
         standings={
-            thread.id: standing_of(thread.kind, last.get(thread.id), opened.get(thread.id, 0), now)
+            thread.id: standing_of(thread.kind, last.get(thread.id), opened.threads.get(thread.id, 0), now)
             for thread in threads
         },
         ended=max([session.last, *ends]),
@@ -151,12 +150,3 @@ def whole(
             thread.kind == _AGENT or (thread.kind == _MAIN and thread.session != session.id) for thread in threads
         ),
     )
-
-
-def session_standing(threads: Iterable[ThreadRow], standings: Mapping[int, Standing]) -> Standing:
-    """What a session is doing: what is open in any of its threads, else what the one does that a person talks to."""
-    from_all = most_telling(standings.values())
-    if from_all.state in (STREAMING, SILENT):
-        return from_all
-    main = [standings[thread.id] for thread in threads if thread.kind == _MAIN]
-    return most_telling(main) if main else from_all

@@ -14,7 +14,7 @@ Nothing is said to run without a fact of the last minute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -45,6 +45,13 @@ class Standing(Struct, frozen=True):
     since: int = 0
 
 
+class Opened(Struct, frozen=True, kw_only=True):
+    """When the latest open exchange of sessions and of threads began, by their numbers."""
+
+    sessions: Mapping[int, int] = {}
+    threads: Mapping[int, int] = {}
+
+
 def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> Standing:
     """What a thread of a class is doing; `opened` is when the latest of its open exchanges began, 0 if none is."""
     if opened:
@@ -59,14 +66,6 @@ def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> 
     if last.stop in (StopReason.TOOL_CALL.value, StopReason.PAUSE.value):
         return Standing(TOOLS, since)
     return Standing(WAITING if kind in _TALKED_TO else DONE, since)
-
-
-def most_telling(standings: Iterable[Standing]) -> Standing:
-    """What is said of several threads as one: an open stream before all else, then what was heard of last."""
-    return max(standings, key=lambda each: (_OPEN.get(each.state, 0), each.since), default=Standing(UNKNOWN))
-
-
-_OPEN = {STREAMING: 2, SILENT: 1}
 
 
 def in_words(standing: Standing, now: int) -> str:

@@ -71,10 +71,9 @@ def run(options: argparse.Namespace) -> int:
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
     with looked_into(kept) as tables:
-        opened = live.OpenExchanges(kept.path).look()
-        by_thread = live.latest_by(opened, live.places_of(tables, opened), live.thread_number)
+        opened = live.opened_now(tables, kept.path)
         session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
-        found = sessions.whole(tables, session, by_thread, now, fold=fold)
+        found = sessions.whole(tables, session, opened, now, fold=fold)
     if options.json:
         write_json(_as_json(found))
     elif screen.terminal:

@@ -85,13 +85,10 @@ def run(options: argparse.Namespace) -> int:
     since = kept.since(options.since, now)
     key = name_of(options.key)
     with looked_into(kept) as tables:
-        opened = live.OpenExchanges(kept.path).look()
-        places = live.places_of(tables, opened)
-        by_session = live.latest_by(opened, places, live.session_number)
-        found = sessions.listing(tables, since, key, options.most, by_session, now)
-        by_thread = live.latest_by(opened, places, live.thread_number)
+        opened = live.opened_now(tables, kept.path)
+        found = sessions.listing(tables, since, key, options.most, opened, now)
         wholes = {
-            line.session.id: sessions.whole(tables, line.session, by_thread, now, fold=False)
+            line.session.id: sessions.whole(tables, line.session, opened, now, fold=False)
             for line in found.lines
             if options.all
         }
