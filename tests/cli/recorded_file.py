@@ -39,7 +39,7 @@ def recorded_file(folder: Path) -> Path:
         file.exchanges(
             [
                 replace(
-                    talk(30, 20 * SECOND),
+                    talk(30, 9 * SECOND),
                     outcome="refused",
                     status=401,
                     failure="unauthenticated",
@@ -116,10 +116,10 @@ def _second(file: Filling) -> None:
     """One that goes on from the first, under another key, and one of a stranger."""
     begin = now() - 10 * MINUTE
     file.session(
-        2, NEXT, key="bob", client="codex", started=begin, last=now() - 30 * SECOND, origin=1, link="continues"
+        2, NEXT, key="bob", client="codex", started=begin, last=now() - 12 * SECOND, origin=1, link="continues"
     )
-    file.thread(8, 2, started=begin, last=now() - 30 * SECOND)
-    file.exchanges([replace(talk(20, 30 * SECOND, stop="tool_call"), key="bob")], 2, 8)
+    file.thread(8, 2, started=begin, last=now() - 12 * SECOND)
+    file.exchanges([replace(talk(20, 12 * SECOND, stop="tool_call"), key="bob")], 2, 8)
     file.session(3, HOSTILE, client=HOSTILE, started=begin, last=now() - 5 * SECOND)
     file.thread(9, 3, label=HOSTILE, model=HOSTILE, rule=HOSTILE, sure=10, started=begin, last=now() - 5 * SECOND)
     strange = replace(talk(21, 5 * SECOND), asked=HOSTILE, model=HOSTILE, program=HOSTILE, client=HOSTILE)
@@ -130,4 +130,4 @@ def timeless(text: str) -> str:
     """A text without the times and dates in it, which move on."""
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
     text = re.sub(r"\b(\d\d-\d\d )?\d\d:\d\d(:\d\d)?", "HH:MM", text)
-    return re.sub(r"(tools|waiting|failed|done)( due)? \d+[smh]", r"\1\2 AGE", text)
+    return re.sub(r"(tools|waiting|failed|done)( due)? \d+[smh]", r"\1 AGE", text)
