@@ -47,7 +47,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
         """Whether ids of stored responses are the provider's to know."""
         return self.can_keep and not self.kept_here
 
-    @property
+    @cached_property
     def shown(self) -> str:
         """The model's name as answers and logs may show it."""
         return shown_model(self.model)
