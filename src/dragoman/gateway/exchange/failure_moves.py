@@ -57,6 +57,9 @@ _HEARD = {
     Told.ALL: Heard.CONTENT,
 }
 
+# Members of an enumeration are slow to find, and these are looked for in every stream.
+_NOTHING, _STATUS = Told.NOTHING, Told.STATUS
+
 
 class FailureMoves(Moves):
     """What follows a failure is decided by its kind, by what the client was told, and by what is left of chances."""
@@ -269,9 +272,9 @@ class FailureMoves(Moves):
 
     def _open(self, *, pending: bool = False) -> None:
         """From here on the status is 200; `pending` if another target may still be the one that answers."""
-        if self.told is Told.NOTHING:
+        if self.told is _NOTHING:
             attempt = self.attempt
-            self.told = Told.STATUS
+            self.told = _STATUS
             self._account.note(status=200)
             headers = (
                 self._replies.pending()

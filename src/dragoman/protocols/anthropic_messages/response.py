@@ -163,13 +163,17 @@ _BEFORE_CALLS = (
 )
 
 
+# Members of an enumeration are slow to find, and these are looked for in every answer.
+_TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
+
+
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
     """The stop that the provider's word means beside what was assembled (§17)."""
     word = said(word)
     reason = STOP_REASONS.get(word) or reason_of(word)
     if called and reason not in _BEFORE_CALLS:
-        reason = StopReason.TOOL_CALL
-    elif not called and reason is StopReason.TOOL_CALL:
+        reason = _TOOL_CALL
+    elif not called and reason is _TOOL_CALL:
         # Nothing to run: an agent that is told to would wait for ever (pitfall 30).
         reason = StopReason.END
     explanation = category = None
@@ -212,11 +216,11 @@ def refusal_in(parts: tuple[Part, ...]) -> str | None:
 def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
     """Stop reason, stop string and details (§17, §20)."""
     word = STOP_WORDS[stop.reason]
-    if stop.reason is StopReason.SEQUENCE and stop.sequence is None:
+    if stop.reason is _SEQUENCE and stop.sequence is None:
         word = "end_turn"
-    if refusal is not None and stop.reason in (StopReason.END, StopReason.OTHER, StopReason.SEQUENCE):
+    if refusal is not None and stop.reason in (StopReason.END, _OTHER, _SEQUENCE):
         word = "refusal"
-    elif stop.reason is StopReason.OTHER and stop.native:
+    elif stop.reason is _OTHER and stop.native:
         ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), "an end that is not known is told as complete")
     details: JsonValue = None
     if word == "refusal":

@@ -14,6 +14,12 @@ from dragoman.rules.extras import drop_extras
 # Members of a choice in which servers say which stop string fired.
 STOP_STRINGS = ("stop_reason", "matched_stop")
 
+# Members of an enumeration are slow to find, and these are looked for in every answer.
+_REFUSAL, _TOOL_CALL, _PAUSE = StopReason.REFUSAL, StopReason.TOOL_CALL, StopReason.PAUSE
+# Ends that stay what they are, whatever was assembled.
+_CUT = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.FILTER)
+# Ends after which calls are to be run.
+_COMPLETE = (StopReason.TOOL_CALL, StopReason.END, StopReason.OTHER, StopReason.SEQUENCE)
 
 # What Azure says of the question, in an answer's first chunk or beside its choices
 # (https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter).
@@ -40,11 +46,11 @@ def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: tup
     """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
     word = said(word)
     reason = reason_of(word)
-    if reason not in (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.FILTER):
+    if reason not in _CUT:
         if refusal:
-            reason = StopReason.REFUSAL
+            reason = _REFUSAL
         elif calls:
-            reason = StopReason.TOOL_CALL
+            reason = _TOOL_CALL
         elif sequence is not None and word in ("stop", "stop_sequence"):
             extras = Extras(origin=NAME, fields={sequence[0]: sequence[1]})
             return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence[1], extras=extras)
@@ -54,11 +60,11 @@ def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: tup
 def finish_word(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
     """The finish reason of an answer; a refusal in words ends normally, one by a classifier is a filter's (§20)."""
     reason = stop.reason
-    if reason is StopReason.REFUSAL and refusal:
+    if reason is _REFUSAL and refusal:
         return "stop"
-    if calls and reason in (StopReason.TOOL_CALL, StopReason.END, StopReason.OTHER, StopReason.SEQUENCE):
+    if calls and reason in _COMPLETE:
         return "function_call" if legacy else "tool_calls"
-    return "stop" if reason is StopReason.TOOL_CALL else FINISH_WORDS[reason]
+    return "stop" if reason is _TOOL_CALL else FINISH_WORDS[reason]
 
 
 # Ends that no finish reason says, and how they are told.
@@ -71,7 +77,7 @@ _BENT = {
 
 def report_stop(stop: Stop, ledger: Ledger) -> None:
     """Note what the finish reason does not say."""
-    if stop.reason is StopReason.PAUSE:
+    if stop.reason is _PAUSE:
         ledger.approximated(Feature.PAUSE, ("stop",), "a pause is told as an answer cut at its length")
     elif stop.reason in _BENT:
         ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _BENT[stop.reason])
