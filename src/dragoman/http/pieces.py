@@ -23,20 +23,21 @@ class Pieces:
         """Add a piece."""
         self.size += len(piece)
         if not self._kept or len(piece) >= SMALL:
-            self._keep_small()
+            if self._small is not None:
+                self._keep_small(self._small)
             self._kept.append(piece)
         elif self._small is None:
             self._small = bytearray(piece)
         else:
             self._small += piece
             if len(self._small) >= BLOCK:
-                self._keep_small()
+                self._keep_small(self._small)
 
     def take(self) -> bytes:
         """All that came, as one; nothing is left."""
-        self._keep_small()
-        kept = self._kept
-        self.clear()
+        if self._small is not None:
+            self._keep_small(self._small)
+        kept, self._kept, self.size = self._kept, [], 0
         return kept[0] if len(kept) == 1 else b"".join(kept)
 
     def clear(self) -> None:
@@ -45,7 +46,6 @@ class Pieces:
         self._kept = []
         self._small = None
 
-    def _keep_small(self) -> None:
-        if self._small is not None:
-            self._kept.append(bytes(self._small))
-            self._small = None
+    def _keep_small(self, small: bytearray) -> None:
+        self._kept.append(bytes(small))
+        self._small = None

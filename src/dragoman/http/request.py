@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
@@ -123,9 +123,9 @@ class Request:
         """The first value under a lower-case name."""
         return self.table.get(name)
 
-    async def body(self, limit: int) -> bytes:
+    def body(self, limit: int) -> Coroutine[None, None, bytes]:
         """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes."""
-        return await self.content.read(limit)
+        return self.content.read(limit)
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Send a whole reply."""

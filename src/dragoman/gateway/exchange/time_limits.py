@@ -92,7 +92,7 @@ class TimeLimits:
             self._first_byte = wanted
             self._soonest = min(wanted, self._timeouts.idle, self._timeouts.whole)
         self._flight = flight
-        self._enter(_WAITING)
+        self._enter(_WAITING, self._loop.time())
 
     def opening(self) -> None:
         """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
@@ -118,18 +118,19 @@ class TimeLimits:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
         if stream:
             self._go_on()
+        now = self._loop.time()
         if not self._is_held:
-            self.told = self._loop.time()
-        self._enter(_HEARING)
+            self.told = now
+        self._enter(_HEARING, now)
 
     def ending(self) -> None:
         """The answer is whole."""
-        self._enter(_ENDING)
+        self._enter(_ENDING, self._loop.time())
 
     def settling(self) -> None:
         """The answer is being kept, and nothing is waited for of the provider."""
         self._flight = None
-        self._enter(LimitPhase.SETTLING)
+        self._enter(LimitPhase.SETTLING, self._loop.time())
 
     def hold(self, seconds: float) -> None:
         """Keep a client alive who hears nothing, after so many seconds at first: whoever is asked, and how often."""
@@ -152,10 +153,10 @@ class TimeLimits:
         self._flight = None
         self.phase = _WAITING
 
-    def _enter(self, phase: LimitPhase) -> None:
+    def _enter(self, phase: LimitPhase, now: float) -> None:
         self.phase = phase
-        self._since = self.heard = self._loop.time()
-        self._arm(self._since)
+        self._since = self.heard = now
+        self._arm(now)
 
     def _due(self) -> tuple[float, TimedOut]:
         """The next limit, and what it means to pass it."""
