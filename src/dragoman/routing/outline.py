@@ -46,8 +46,9 @@ class Outline(Struct, frozen=True, kw_only=True):
     places: dict[str, int]
     ids: tuple[str, ...]
     providers: tuple[str, ...]
-    # Whether no route is nested in it.
+    # Whether no route is nested in it, and who leads it on any calm day, if that is always the first.
     flat: bool
+    leader: Target | None
     # What any policy, or a limit, wants to know.
     prices: bool
     speed: bool
@@ -75,6 +76,7 @@ def outline_of(route: Route) -> Outline:
     prices = any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found)
     losses = any(policy.losses for policy in policies)
     denies = any(target.denies for _, target, _, _ in found)
+    flat = all(isinstance(member, int) for member in tree.members)
     return Outline(
         policy=tree.policy,
         leaves=found,
@@ -83,7 +85,8 @@ def outline_of(route: Route) -> Outline:
         places={key: leaf[0] for key, leaf in leaves.items()},
         ids=tuple(leaves),
         providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in found)),
-        flat=all(isinstance(member, int) for member in tree.members),
+        flat=flat,
+        leader=found[0][1] if flat and tree.policy.as_written and len(found) > 1 else None,
         prices=prices,
         speed=any(policy.speed for policy in policies),
         losses=losses,

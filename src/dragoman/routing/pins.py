@@ -133,11 +133,13 @@ class Pins:
     def _made(self, owner: str, conversation: str, pin: Pin, now: float) -> _Held:
         owned = self._owned.get(owner)
         if owned is not None and len(owned) >= self._share:
-            self._drop(next(iter(owned)))
+            oldest, _ = owned.popitem(last=False)
+            del self._held[oldest]
+            self._dirty.discard(oldest)
         elif len(self._held) >= self._most:
             self._drop(next(iter(self._held)))
-        if not owned:
-            # There was none, or all of it was dropped just now.
+            owned = self._owned.get(owner)
+        if owned is None:
             owned = self._owned[owner] = OrderedDict()
         held = self._held[conversation] = _Held(owner, pin, now, now, now)
         owned[conversation] = None

@@ -70,12 +70,12 @@ def _is_calm(outline: Outline, needs: Needs, view: View) -> bool:
 def _lead(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[Target, Why] | None:
     """Who is the first on a calm day; None if that takes a ranking."""
     leaves = outline.leaves
-    if len(leaves) < 2:
-        return None
     there = view.pin.target if view.pin is not None else needs.issuer
     if there and (place := outline.places.get(there)) is not None and leaves[place][3]:
         return leaves[place][1], Why.PINNED
-    if not outline.flat:
+    if outline.leader is not None:
+        return outline.leader, Why.POLICY
+    if not outline.flat or len(leaves) < 2:
         return None
     policy = outline.policy
     if policy.order is not None:
