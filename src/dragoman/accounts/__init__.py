@@ -13,6 +13,7 @@ journal           one for each worker, and those that follow it; journal_reader 
                   they are, journal_sync has them on the disk
 ids               of exchanges, which ascend
 drain             moves journals into the tables, exactly once; drain_thread does so in a worker
+mending           of what cannot be written as it is
 rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to
 trees             the threads of a session below those that began them, with what each came to

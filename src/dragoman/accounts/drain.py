@@ -19,6 +19,7 @@ from dragoman.accounts.entry import CRASHED, Entry, Tokens
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal_lock import lock_one_that_is_there
 from dragoman.accounts.journal_reader import Piece, read_before, read_piece, read_story
+from dragoman.accounts.mending import mended
 from dragoman.accounts.placing import NOWHERE, Placed, Placer
 from dragoman.accounts.rows import Batch
 from dragoman.store import MEMORY
@@ -75,6 +76,7 @@ class Drainer:
         self.told = told
         self._heard = {} if heard is None else heard
         self._placer: Placer | None = None
+        self._is_careful = False
         self.rows = 0
         self.damaged = 0
         self.journals = 0
@@ -122,7 +124,10 @@ class Drainer:
             first = read_piece(descriptor, applied, until=until, is_over=is_over)
             if first.end == first.start:
                 return applied
+            careful = self._is_careful
             moved = self._write(journal, _pieces(first, descriptor, until=until, is_over=is_over))
+            if not moved and self._is_careful is not careful:
+                continue
             if moved:
                 self._heard[journal.name] = moved
             else:
@@ -177,6 +182,12 @@ class Drainer:
                     raise _Elsewhere
         except _Elsewhere:
             return 0
+        except OverflowError:
+            # A provider may count anything: what no column holds is made to fit, and everything is done once more.
+            if self._is_careful:
+                raise
+            self._is_careful = True
+            return 0
         self._placer = placer
         self.rows += rows
         self.damaged += damaged
@@ -186,6 +197,8 @@ class Drainer:
 
     def _take(self, entries: Iterable[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
         place, add = placer.place, batch.add
+        if self._is_careful:
+            entries = map(mended, entries)
         if self.told is None:
             # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
             for entry in entries:

@@ -71,6 +71,7 @@ class Drain:
         self._orphans = 0
         # The journal that was drained last, and how far.
         self._applied: tuple[Path | None, int] = (None, 0)
+        self._rotated = 0
         self._at_once = 100
         self._retained = 0.0
         self._stopping = threading.Event()
@@ -139,9 +140,12 @@ class Drain:
         journal = self._journal
         path = journal.path
         is_gone = path is not None and journal.descriptor >= 0 and not path.exists()
+        asked = asked_to_rotate(self._folder)
         if is_gone:
             self._tell("warn", f"a journal was removed from {self._folder}; what was not read of it is lost")
-        if is_gone or asked_to_rotate(self._folder) > journal.begun:
+        if is_gone or (asked > journal.begun and asked != self._rotated):
+            # Once for each time that somebody asks, whatever clock they go by.
+            self._rotated = asked
             self._tend(True)
         elif journal.problem:
             self._tend(False)

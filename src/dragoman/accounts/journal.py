@@ -23,6 +23,7 @@ import msgspec
 from dragoman.accounts.entry import Entry
 from dragoman.accounts.folder import JOURNAL, make_folder
 from dragoman.accounts.journal_lock import lock_one_that_is_there
+from dragoman.accounts.mending import mended
 
 VERSION = 1
 # A journal is followed by another one beyond so many bytes.
@@ -95,7 +96,7 @@ class Journal:
 
     def open(self, entry: Entry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
-        encoded = _encode(entry)
+        encoded = _encoded(entry)
         self._open[entry.id] = encoded
         if self._descriptor < 0 or self._waiting or self._torn:
             return
@@ -111,7 +112,7 @@ class Journal:
     def settle(self, entry: Entry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        encoded = _encode(entry)
+        encoded = _encoded(entry)
         # As `_line`, without copies.
         line = b'%08x ["exchange",%b]\n' % (crc32(b"]", crc32(encoded, _EXCHANGE)), encoded)
         if not self._waiting and not self._torn and self._descriptor >= 0:
@@ -233,6 +234,14 @@ class Journal:
                 raise
             os.close(descriptor)
         raise FileExistsError("no name is left for a journal")
+
+
+def _encoded(entry: Entry) -> bytes:
+    try:
+        return _encode(entry)
+    except UnicodeEncodeError:
+        # A client may call itself anything.
+        return _encode(mended(entry))
 
 
 def _line(body: bytes) -> bytes:
