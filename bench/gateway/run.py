@@ -4,6 +4,7 @@ python -m bench.gateway.run                      everything, printed
 python -m bench.gateway.run --write              the same, and written to docs/performance.md
 python -m bench.gateway.run --quick --case S1,S7 a look at some of it
 python -m bench.gateway.run --tls                the relays to a provider behind TLS as well
+python -m bench.gateway.run --no-records         a gateway that writes no exchange down
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     latency: bool
     cold_start: bool
     install_size: bool
+    # Whether the gateway writes exchanges down, as it does by itself.
+    records: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         latency=not options.no_latency,
         cold_start=not options.no_cold_start,
         install_size=not (options.quick or options.no_install_size),
+        records=not options.no_records,
     )
     if not plan.cases:
         print(f"no case is called {options.case}", file=sys.stderr)
@@ -89,6 +93,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--install", action="store_true", help="install nginx first, if root")
     parser.add_argument("--no-latency", action="store_true", help="leave the latencies out")
     parser.add_argument("--no-cold-start", action="store_true", help="leave the cold start out")
+    parser.add_argument("--no-records", action="store_true", help="no exchange is written down: what that costs")
     parser.add_argument("--no-install-size", action="store_true", help="leave out what needs a package registry")
     return parser
 
@@ -102,7 +107,7 @@ def _run(plan: Plan) -> Result:
         provider.wait_ready()
 
         def start_gateway() -> Served:
-            return serving.gateway(place, where.measured, provider.port, tls)
+            return serving.gateway(place, where.measured, provider.port, tls, records=plan.records)
 
         cold = standing.cold_start(start_gateway, plan.effort.starts) if plan.cold_start else None
         gateway = stack.enter_context(start_gateway())

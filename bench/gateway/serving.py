@@ -45,6 +45,10 @@ api_key = "sk-mock-responses"
 [keys.bench]
 key = "{key}"
 """
+_NO_RECORDS = """
+[storage]
+records = false
+"""
 # The same provider under other names, as further targets of lines.
 _OTHER = """
 [providers.{name}-{number}]
@@ -133,11 +137,11 @@ def provider(place: Path, core: int, tls: Secured | None = None) -> Served:
     return Served(command, port, place / "provider.log", core=core)
 
 
-def gateway(place: Path, core: int, provider_port: int, tls: Secured | None = None) -> Served:
+def gateway(place: Path, core: int, provider_port: int, tls: Secured | None = None, *, records: bool = True) -> Served:
     """The gateway, started: one worker, one key, everything else as it comes."""
     port = free_port()
     file = place / "dragoman.toml"
-    file.write_text(gateway_settings(port, provider_port, tls), encoding="utf-8")
+    file.write_text(gateway_settings(port, provider_port, tls) + ("" if records else _NO_RECORDS), encoding="utf-8")
     command = [sys.executable, "-m", "dragoman", "serve", "--config", str(file), "--port", str(port)]
     variables = {"XDG_STATE_HOME": str(place)}
     if tls is not None:
