@@ -12,12 +12,14 @@ import msgspec
 
 from dragoman.accounts.entry import Entry
 
-# So much is read at a time, little enough to be at hand while rows are made of it; more where a line is longer, or
-# where nothing in it is right.
+# So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
+# others in between, as writing them does; more where a line is longer, or where nothing in it is right.
 _PIECE = 64 * 1024
 _BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
-# The interpreter is left to others after so many lines, for as long as it takes to be taken up, in seconds.
-_BREATH_AFTER = 128
+# Nothing comes of these in the tables, right or wrong.
+_UNREAD = (_OPEN, _BEGUN)
+# Whoever reads much and writes nothing leaves the interpreter to others now and then, for as long as it takes to be
+# taken up, in seconds.
 _BREATH = 0.00005
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -46,43 +48,56 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
     Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
     unless nobody writes any more: then those that have an end are passed over, too.
     """
-    entries: list[Entry] = []
     size = _PIECE
     while True:
         wanted = size if until is None else min(size, until - start)
         data = os.pread(descriptor, wanted, start) if wanted > 0 else b""
-        end, damaged, wrong, wrong_end, lines = start, 0, 0, start, 0
-        entries.clear()
-        at = start
-        for line in data.split(b"\n")[:-1]:
-            at += len(line) + 1
-            lines += 1
-            if not lines % _BREATH_AFTER:
-                time.sleep(_BREATH)
-            if line.startswith(_OPEN, 9):
-                # Nothing comes of it here, right or wrong.
-                if not wrong:
-                    end = at
-                continue
-            if not _is_right(line):
-                if line:
-                    wrong, wrong_end = wrong + 1, at
-                elif not wrong:
-                    end = at
-                continue
-            damaged, wrong, end = damaged + wrong, 0, at
-            try:
-                if line.startswith(_EXCHANGE, 9):
-                    entries.append(_decode_entry(line[21:-1]))
-            except (msgspec.ValidationError, msgspec.DecodeError):
-                # Its sum is right: it was written by a release that says things otherwise.
-                damaged += 1
-        if len(data) == size and end == start:
-            size *= 4
+        piece = _right_piece(data, start) or _damaged_piece(data, start, is_over=is_over and len(data) < size)
+        if len(data) < size or piece.end > start:
+            return piece
+        size *= 4
+
+
+def _right_piece(data: bytes, start: int) -> Piece | None:
+    """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
+    lines = data.split(b"\n")
+    rest = lines.pop()
+    settled: list[bytes] = []
+    for line in lines:
+        if line.startswith(_EXCHANGE, 9):
+            body = line[9:]
+            if line[:9] != b"%08x " % crc32(body):
+                return None
+            settled.append(body)
+        elif not line.startswith(_UNREAD, 9):
+            return None
+    try:
+        entries = [_decode_entry(body[12:-1]) for body in settled]
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return None
+    return Piece(start, start + len(data) - len(rest), entries)
+
+
+def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> Piece:
+    entries: list[Entry] = []
+    end, damaged, wrong, wrong_end = start, 0, 0, start
+    for line, at in _lines(data, start):
+        if not _is_right(line):
+            if line:
+                wrong, wrong_end = wrong + 1, at
+            elif not wrong:
+                end = at
             continue
-        if is_over and wrong and len(data) < size:
-            damaged, end = damaged + wrong, wrong_end
-        return Piece(start, end, entries, damaged)
+        damaged, wrong, end = damaged + wrong, 0, at
+        try:
+            if line.startswith(_EXCHANGE, 9):
+                entries.append(_decode_entry(line[21:-1]))
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            # Its sum is right: it was written by a release that says things otherwise.
+            damaged += 1
+    if is_over and wrong:
+        damaged, end = damaged + wrong, wrong_end
+    return Piece(start, end, entries, damaged)
 
 
 def read_story(descriptor: int) -> Story:
