@@ -144,8 +144,11 @@ def _tried(attempt: Attempt) -> JsonValue:
         "status": attempt.status,
         "seconds": round(max(attempt.ended - attempt.started, 0.0), 4),
     }
-    if attempt.usage is not None:
-        told["input"], told["output"] = attempt.usage.input, attempt.usage.output
+    counted = attempt.tokens or attempt.usage
+    if counted is not None:
+        told["input"], told["output"] = counted.input, counted.output
+    if attempt.money is not None:
+        told["cost"] = in_units(attempt.money.total, NANO)
     if attempt.maybe_billed:
         told["maybe_billed"] = True
     return told
