@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.load import read_settings
 from dragoman.config.providers import has_credentials, option_names
+from dragoman.providers.catalogue import read
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.rules.abilities import Row
-from tests.config.support import CATALOGUE, SECRET, A, C, R, problems_of, settings_of
+from tests.config.support import CATALOGUE, SECRET, A, C, R, named, problems_of, settings_of
 
 
 def one(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> Provider:
@@ -128,6 +130,45 @@ def test_the_preferred_protocol_comes_first_and_others_stay_away(tmp_path: Path)
     assert [endpoint.protocol for endpoint in one(tmp_path, text).endpoints] == [C]
     text = '[providers.openai]\napi_key = "k"\nprotocol = ["openai-chat", "openai-responses"]\n'
     assert [endpoint.protocol for endpoint in one(tmp_path, text).endpoints] == [C, R]
+
+
+ASKING = {
+    "a service that takes it": ('[providers.knows]\napi_key = "k"\n', True),
+    "the same at another address": ('[providers.knows]\napi_key = "k"\nbase_url = "https://proxy.example/v1"\n', False),
+    "a local server that takes it": ("[providers.near]\n", True),
+    "the same at another address of its own": ('[providers.near]\nbase_url = "http://10.0.0.5:9/v1"\n', True),
+    "one of which nobody knows": ('[providers.silent]\napi_key = "k"\n', False),
+    "what the file says": ('[providers.silent]\napi_key = "k"\nask_usage = true\n', True),
+    "what the file says not": ("[providers.near]\nask_usage = false\n", False),
+}
+KNOWING = """
+[knows]
+title = "Knows"
+source = "https://knows.example/docs"
+endpoints = [{ protocol = "openai-chat", base_url = "https://knows.example/v1" }]
+include_usage = "https://knows.example/docs/usage"
+[near]
+title = "Near"
+source = "https://near.example/docs"
+auth = "none"
+label = "knows"
+endpoints = [{ protocol = "openai-chat", base_url = "http://127.0.0.1:9/v1" }]
+[silent]
+title = "Silent"
+source = "https://silent.example/docs"
+endpoints = [{ protocol = "openai-chat", base_url = "https://silent.example/v1" }]
+"""
+
+
+@pytest.mark.parametrize("case", ASKING)
+def test_usage_is_asked_for_where_it_is_known_to_be_taken(tmp_path: Path, case: str) -> None:
+    text, asks = ASKING[case]
+    path = tmp_path / "dragoman.toml"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    settings = read_settings(named(path), {}, read(KNOWING))
+    (found,) = (provider for provider in settings.providers.values() if provider.transport != "echo")
+    assert found.ask_usage is asks
 
 
 def test_another_address_is_not_the_maker_itself(tmp_path: Path) -> None:

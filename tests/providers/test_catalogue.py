@@ -50,6 +50,21 @@ def is_local(entry: Listing) -> bool:
     return all(urlsplit(endpoint.base_url).hostname == LOOPBACK for endpoint in entry.endpoints)
 
 
+@every_entry
+def test_what_is_known_of_usage_in_streams_can_be_checked(entry: Listing) -> None:
+    refused = {name for row in entry.rows for name in row.changes.get("refuses") or ()}  # type: ignore[union-attr]
+    if entry.include_usage:
+        assert is_checkable(entry.include_usage)
+        assert "stream_options" not in refused
+        assert "openai-chat" in {endpoint.protocol for endpoint in entry.endpoints}
+
+
+def test_what_is_known_of_a_label_holds_of_usage_in_streams_too() -> None:
+    found = catalogue()
+    assert found["moonshot-cn"].include_usage == found["moonshot"].include_usage != ""
+    assert found["openai"].include_usage and not found["mistral"].include_usage
+
+
 def placeholders(entry: Listing) -> set[str]:
     """The names in braces in its addresses."""
     return {name for endpoint in entry.endpoints for _, name, _, _ in Formatter().parse(endpoint.base_url) if name}

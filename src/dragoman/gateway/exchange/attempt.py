@@ -237,10 +237,11 @@ class Attempt(_Answer):
         if self.estimate is not None or self.is_uncountable:
             return False
         usage = self.own_cost
-        return usage is None or not usage.input or not self._is_final
+        return usage is None or not usage.input or not self.is_final
 
     @property
-    def _is_final(self) -> bool:
+    def is_final(self) -> bool:
+        """Whether what was told of its counts is of all of it."""
         return not self.is_heard or (self.translator.is_counted and not self.translator.cut_short)
 
     @property
@@ -254,7 +255,7 @@ class Attempt(_Answer):
             whole=b"" if self.passed.size else self.raw,
             client=self.prepared.client,
             told=self.own_cost,
-            final=self._is_final,
+            final=self.is_final,
         )
 
     def count(self, found: Usage | None) -> None:

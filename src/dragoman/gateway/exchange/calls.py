@@ -18,6 +18,8 @@ from dragoman.routing.outcomes import Kind, maybe_billed
 from dragoman.wire.members import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)
+# What became of a call whose provider has worked, or may have.
+_WORKED = frozenset({Kind.ANSWERED, Kind.LEFT})
 
 
 def asked_tier(body: bytes) -> str:
@@ -118,15 +120,21 @@ class Calls:
     def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
         """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
         counted = attempt.estimate or usage
+        # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when it
+        # broke off.
+        is_cut = kind is not Kind.ANSWERED and not (
+            attempt.is_heard if attempt.estimate is not None else attempt.is_final
+        )
         if counted is not None:
+            if is_cut and attempt.estimate is None:
+                counted = replace(counted, output=0, thinking=None)
             target, costs = attempt.target, self._service.costs
             tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
             tokens, money = costs.spent(target, counted, attempt.answer_named.model, tier)
-            if attempt.estimate is not None and kind is not Kind.ANSWERED and not attempt.is_heard:
-                # Of an answer that comes whole nobody knows how much there was when nobody waited for it any more.
+            if is_cut:
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
-        unknown = self._conversation and (kind is Kind.ANSWERED or maybe_billed(kind))
+        unknown = self._conversation and (kind in _WORKED or maybe_billed(kind)) and attempt.status < 300
         return None, UNREPORTED if unknown else None
 
     def _take_back(self, attempt: Attempt) -> None:

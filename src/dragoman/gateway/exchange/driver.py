@@ -119,7 +119,9 @@ class Driver(StoreActs):
         except asyncio.CancelledError:
             try:
                 await self._last_moments()
-                await self._count_rest()
+                if not isinstance(self._client, DetachedClient):
+                    # Whoever cancelled something in the background waits for its end, and has its conversation.
+                    await self._count_rest()
             finally:
                 await self._go()
             raise
