@@ -32,6 +32,12 @@ def test_claude_code_is_known_by_the_length_of_its_instructions(characters: int,
     assert class_of(Facts(client="claude-code", shape=Shape(characters, tools))).kind == kind
 
 
+@pytest.mark.parametrize(("characters", "kind"), [(9_033, "main"), (5_000, "subagent"), (3_420, "subagent")])
+def test_the_main_thread_of_todays_claude_code_is_shorter_when_nobody_sits_there(characters: int, kind: str) -> None:
+    source = "x-claude-code-session-id"
+    assert class_of(Facts(client="claude-code", source=source, shape=Shape(characters, 12))).kind == kind
+
+
 @pytest.mark.parametrize(
     ("telling", "tools", "parent", "source", "kind"),
     [
