@@ -411,7 +411,6 @@ def settled(stage: Stage) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", now)
-        patch.setattr(time, "time_ns", lambda: round(now() * 1e9))
         patch.setattr(writing, "time", now)
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
