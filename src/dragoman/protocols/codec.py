@@ -188,6 +188,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     usage_of: Callable[[JsonObject], Usage | None]
     # What a request has in it, looked at in its bytes without reading all of it.
     signs_of: Callable[[bytes], Signs]
+    # Members without which no request refers to what its provider keeps beside responses, as they are written.
+    keepsakes: tuple[bytes, ...]
     # By what the conversation of a request is known, without marks that move from turn to turn.
     opening_of: Callable[[bytes], Opening]
     # What a request shows of who is speaking, as far as that is sought.

@@ -15,7 +15,6 @@ from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
@@ -28,13 +27,6 @@ from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import Facts
-
-# Members by which a request of a protocol refers to what some provider keeps, and nobody knows which.
-_KEPT_SOMEWHERE = {
-    CHAT: (b'"file_id"',),
-    MESSAGES: (b'"file_id"', b'"container"'),
-    RESPONSES: (b'"file_id"', b'"container"', b'"vector_store_ids"'),
-}
 
 # How sealed reasoning begins that a client carries for a provider of another protocol.
 _ENVELOPE = b'"rsv1'
@@ -158,7 +150,7 @@ def kept_there(target: Target) -> Target:
 
 def refers(body: bytes, protocol: str) -> bool:
     """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
-    return any(map(body.__contains__, _KEPT_SOMEWHERE[protocol]))
+    return any(map(body.__contains__, codec_of(protocol).keepsakes))
 
 
 def carries_seals(body: bytes, protocol: str, route: Route) -> bool:

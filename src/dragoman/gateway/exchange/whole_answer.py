@@ -89,8 +89,7 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
         raw.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadAnswer("the provider's answer is not JSON of its protocol") from None
-    # Only Responses tells a failure as an answer of its own, which is passed on (S1).
-    failed = codec.name == RESPONSES and bytes(outline.status) == b'"failed"'
+    failed = _tells_failures(codec) and bytes(outline.status) == b'"failed"'
     if outline.error != _NULL and not failed:
         # Only the protocol knows what an error without a status of its own means.
         try:
@@ -148,7 +147,7 @@ def _text(value: Raw) -> str:
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     """The failure that a relayed answer tells as an answer of its own, if it does."""
-    if codec.name != RESPONSES or b'"failed"' not in raw:
+    if not _tells_failures(codec) or b'"failed"' not in raw:
         return None
     try:
         if bytes(_outline(raw).status) != b'"failed"':
@@ -157,6 +156,11 @@ def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return told if isinstance(told, Failure) else None
+
+
+def _tells_failures(codec: Codec) -> bool:
+    """Whether a failure may be told as an answer of its own, which is passed on (S1): only Responses has that."""
+    return codec.name == RESPONSES
 
 
 def _outline(raw: bytes) -> _Outline:

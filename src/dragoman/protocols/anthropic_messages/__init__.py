@@ -24,7 +24,7 @@ from dragoman.protocols.anthropic_messages.request_abroad import encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
-from dragoman.protocols.anthropic_messages.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.anthropic_messages.signs import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.anthropic_messages.speaker import speech_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
@@ -55,6 +55,7 @@ CODEC = Codec(
     encode_response=encode_response,
     usage_of=usage_of,
     signs_of=signs_of,
+    keepsakes=KEEPSAKES,
     opening_of=opening_of,
     speech_of=speech_of,
     tiers=TIERS,

@@ -54,6 +54,8 @@ _BLOCKS = msgspec.json.Decoder(list[_Block])
 _SOURCE = msgspec.json.Decoder(_Source)
 _THINKING = msgspec.json.Decoder(_Thinking)
 _OUTPUT = msgspec.json.Decoder(_Output)
+# By which a request refers to what its provider keeps; signs tell whether it does.
+KEEPSAKES = (b'"file_id"', b'"container"')
 
 
 def signs_of(body: bytes) -> Signs:

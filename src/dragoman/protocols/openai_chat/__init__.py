@@ -21,7 +21,7 @@ from dragoman.protocols.openai_chat.request import decode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
 from dragoman.protocols.openai_chat.settling import settle_thinking
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_chat.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.openai_chat.signs import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.openai_chat.speaker import speech_of
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
@@ -56,6 +56,7 @@ CODEC = Codec(
     encode_response=encode_response,
     usage_of=usage_of,
     signs_of=signs_of,
+    keepsakes=KEEPSAKES,
     opening_of=opening_of,
     speech_of=speech_of,
     tiers=TIERS,

@@ -48,6 +48,8 @@ _REQUEST = msgspec.json.Decoder(_Request)
 _MESSAGES = msgspec.json.Decoder(list[_Message])
 _PARTS = msgspec.json.Decoder(list[_Part])
 _FORMAT = msgspec.json.Decoder(_Format)
+# By which a request refers to what its provider keeps; signs tell whether it does.
+KEEPSAKES = (b'"file_id"',)
 
 
 def signs_of(body: bytes) -> Signs:

@@ -22,7 +22,7 @@ from dragoman.protocols.openai_responses.request import decode_request, recognis
 from dragoman.protocols.openai_responses.request_abroad import encode_request
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_responses.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.openai_responses.signs import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.openai_responses.speaker import speech_of
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
@@ -54,6 +54,7 @@ CODEC = Codec(
     encode_response=encode_response,
     usage_of=usage_of,
     signs_of=signs_of,
+    keepsakes=KEEPSAKES,
     opening_of=opening_of,
     speech_of=speech_of,
     tiers=TIERS,

@@ -61,6 +61,8 @@ _TOOLS = msgspec.json.Decoder(list[_Tool])
 _TEXT = msgspec.json.Decoder(_Text)
 _KIND = msgspec.json.Decoder(_Kind)
 _REASONING = msgspec.json.Decoder(_Reasoning)
+# By which a request refers to what its provider keeps; signs tell whether it does.
+KEEPSAKES = (b'"file_id"', b'"container"', b'"vector_store_ids"')
 
 
 def signs_of(body: bytes) -> Signs:
