@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from dragoman.accounts.folder import folder_of, journals_in
@@ -13,6 +13,25 @@ from tests.gateway.harness import stream as streamed
 from tests.gateway.says import question, speaking, turn
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import Gate, serving
+from tests.server.workers import running_workers
+
+
+def test_nothing_is_opened_before_the_workers_are_forked(tmp_path: Path) -> None:
+    """Each journal is that of a worker, by its lock and by its name; whoever watches over them has none."""
+    path = tmp_path / "state.db"
+    with serving(_unasked, more=f'[storage]\npath = "{path}"\n', arguments=("--workers", "2")) as house:
+        workers = running_workers(house.process.pid, 2)
+        journals = journals_in(folder_of(str(path)))
+        assert {int(journal.name.split("-")[1]) for journal in journals} == workers
+        for place in Path(f"/proc/{house.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                assert place.readlink().suffix not in (".log", ".db", ".db-wal", ".db-shm")
+        assert house.stop() == 0
+    assert journals_in(folder_of(str(path))) == []
+
+
+def _unasked(received: Received) -> Reply:
+    raise AssertionError("nobody asks")
 
 
 def test_pitfall_437_what_runs_ends_then_the_journal_is_moved(tmp_path: Path) -> None:

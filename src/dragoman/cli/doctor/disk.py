@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.cli.doctor.headings import DATABASE, READABLE
 from dragoman.cli.doctor.report import Finding, Section
 from dragoman.config.finding import state_folder
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY
 from dragoman.store.inspection import inspect
 
@@ -25,7 +25,7 @@ _MOST_FILES = 20
 def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LEAST) -> Section:
     """The state folder, and the file of the store if that is elsewhere."""
     folder = state_folder(environ)
-    store = settings.storage.path if settings is not None and settings.storage.keep else ""
+    store = settings.storage.path if settings is not None and _is_used(settings.storage) else ""
     places = [folder] if folder is not None else []
     if store not in ("", MEMORY) and Path(store).parent not in places:
         places.append(Path(store).parent)
@@ -46,6 +46,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
             findings.append(Finding(words=f"{_size(free)} are free at {place}", advice="make room there"))
         # Of a folder that is not ours alone, the store and what belongs to it.
         files = _found(place, "*" if place == folder else f"{Path(store).name}*")
+        files |= {} if place == folder else _found(place, f"{Path(store).name}.records/*")
         largest = sorted(files, key=lambda file: files[file].st_size, reverse=True)
         facts += [("file", f"{path}, {_size(files[path].st_size)}") for path in largest[:_MOST_FILES]]
         rest = largest[_MOST_FILES:]
@@ -88,11 +89,16 @@ def _size(count: int) -> str:
     return f"{size:.3g} TiB"
 
 
+def _is_used(storage: Storage) -> bool:
+    """Whether anything goes into the file: what is kept of Responses, or what is written down of exchanges."""
+    return storage.keep or storage.records
+
+
 def store(settings: Settings) -> Section:
     """Whether the kept file can be used, and which version it has."""
     title, path = "Store", settings.storage.path
-    if not settings.storage.keep or path in ("", MEMORY):
-        why = "nothing is kept" if not settings.storage.keep else "in memory, as long as a process lives"
+    if not _is_used(settings.storage) or path in ("", MEMORY):
+        why = "in memory, as long as a process lives" if settings.storage.keep else "nothing is kept"
         return Section(title=title, facts=(("kept", why),))
     place = Path(path)
     if not place.exists():
