@@ -121,6 +121,8 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
     monkeypatch.setattr(module, "_STRANGERS", 2)
     with accounted(tmp_path, answers, None, "sk-alice-0123456789") as house:
         for _ in range(5):
+            # What is none of ours takes nothing of their room.
+            assert house.get("/nowhere").status in (401, 404)
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 401
         unknown = {"model": "nobody/knows", "messages": []}
         assert house.post(PATHS[CHAT], unknown, authorization="Bearer sk-alice-0123456789").status == 404

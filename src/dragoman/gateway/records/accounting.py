@@ -118,13 +118,15 @@ class Accounting:
 
     def settle_stranger(self, record: Record) -> None:
         """Write down somebody who was not let in, unless there are very many of them."""
+        if self._journal is None or not record.kind:
+            return
         now = self._clock()
         if now - self._minute >= _MINUTE:
             self._minute, self._let_down = now, 0
         self._let_down += 1
         if self._let_down <= _STRANGERS:
             self.settle(record)
-        elif self._journal is not None:
+        else:
             self.strangers += 1
 
     @property
