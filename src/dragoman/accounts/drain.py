@@ -29,7 +29,7 @@ from dragoman.store.account_tables import AccountTables, is_outdated, open_accou
 _BYTES_OF_A_TOKEN = 4
 
 # So many bytes of a journal are written in one transaction, for which others wait.
-_AT_ONCE = 512 * 1024
+_AT_ONCE = 1024 * 1024
 
 Told = Callable[[Sequence[tuple[Entry, Placed]]], None]
 
