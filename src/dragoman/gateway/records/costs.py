@@ -28,8 +28,8 @@ UNREPORTED = Money(unpriced=("usage",))
 # What is remembered, and how long a name may be for that: some come from outside.
 _MOST_REMEMBERED = 4096
 _LONGEST_NAME = 256
-# More than any call takes, and costs in nano-dollars: a provider may report anything.
-_MOST_TOKENS = 1 << 40
+# More than any call takes, and costs in nano-dollars: a provider may report anything. Fewer are not looked at twice.
+_MANY_TOKENS, _MOST_TOKENS = 1 << 30, 1 << 40
 _DEAREST = 10**15
 _REGIONAL = frozenset({"bedrock", "vertex"})
 # A day, or the like, at the end of a name.
@@ -58,7 +58,8 @@ class Costs:
             cost = price(facts, counted, tier)
             tokens = _tokens(counted)
         money = self._money(cost, said_of(usage))
-        if not 0 <= tokens.input + tokens.output <= _MOST_TOKENS or money.total > _DEAREST or money.total < 0:
+        counts = tokens.input + tokens.output
+        if not 0 <= counts <= _MANY_TOKENS and (not 0 <= counts <= _MOST_TOKENS or money.total > _DEAREST):
             return Tokens(), Money(unpriced=("counts",), said=money.said)
         return tokens, money
 
