@@ -25,6 +25,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.harness import stream as streamed
+from tests.gateway.keeping_house import keeping
 from tests.gateway.records.kept import recorded
 from tests.gateway.says import (
     NAMES,
@@ -34,6 +35,7 @@ from tests.gateway.says import (
     error_body,
     error_frame,
     is_finished,
+    log_lines,
     question,
     speaking,
     turn,
@@ -42,6 +44,7 @@ from tests.gateway.says import (
 from tests.sdk.digging import Object
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream_of
+from tests.sdk.samples import events_of
 
 DOLLAR = 1_000_000
 OWN = Override(
@@ -286,3 +289,17 @@ def test_pitfall_425_what_a_failed_attempt_took_counts_with_what_followed() -> N
     assert first.money is not None and second.money is not None and record.money is not None
     assert record.money.total == first.money.total + second.money.total
     assert record.tokens is not None and record.tokens.input == 7000
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_what_is_kept_is_counted_too(provider: str, stream: bool) -> None:
+    with keeping([reply(provider, stream=stream, usage=None)]) as house:
+        answer = house.post(PATH[RESPONSES], question(RESPONSES, provider, stream=stream, store=True))
+        assert answer.status == 200
+        told = events_of(answer.body)[-1]["response"] if stream else answer.json()
+        assert isinstance(told, dict) and told["status"] == "completed"
+        # Who keeps it itself is asked for it.
+        assert provider == RESPONSES or house.get(f"/v1/responses/{told['id']}").status == 200
+        (line, *_) = log_lines(house)
+    assert line["estimated"] is True and line["unpriced"] == ["model"]
