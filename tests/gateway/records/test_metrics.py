@@ -15,6 +15,7 @@ from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.response import Usage
 from dragoman.routing.standing import Level
+from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
 from tests.gateway.says import question
@@ -378,3 +379,23 @@ def test_what_a_collector_was_told_is_counted_over_all_workers() -> None:
     lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
     assert 'dragoman_telemetry_total{result="sent"} 6' in lines
     assert 'dragoman_telemetry_total{result="dropped"} 7' in lines
+
+
+def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_labels() -> None:
+    metrics = Metrics()
+    base = Record(id="r", dialect=CHAT, path="", started=0, time=0, status=200)
+    for facts in (
+        Facts(client="claude-code", thread="a", session="s"),
+        Facts(client="claude-code", thread="b", session="t"),
+        *(Facts(client="codex", said_class=f"invented-{number}") for number in range(100)),
+        Facts(session="nightly"),
+        Facts(),
+    ):
+        metrics.count(replace(base, facts=facts))
+    found = read(render([metrics.snapshot(), metrics.snapshot()]))
+    named = {labels: value for (name, labels), value in found.items() if name == "dragoman_thread_requests_total"}
+    assert named == {
+        (("program", "claude-code"), ("thread", "subagent")): 4,
+        (("program", "codex"), ("thread", "other")): 200,
+        (("program", ""), ("thread", "main")): 2,
+    }

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from dragoman.gateway.admission import Load
 from dragoman.gateway.records.accounting import Recorded
+from dragoman.gateway.records.log_columns import thread_in
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.records.tallies import Tallies
@@ -93,6 +94,8 @@ class Snapshot(Struct):
     # (provider, nano-dollars): what providers say that they cost, and how much more that is than what is known here.
     said: list[tuple[str, int]] = []
     said_beyond: list[tuple[str, int]] = []
+    # (program, class of thread).
+    threads: list[tuple[str, str, int]] = []
 
 
 class Metrics:
@@ -103,6 +106,7 @@ class Metrics:
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
+        self._threads: dict[tuple[str, str], int] = {}
         self._checks: dict[tuple[str, str], int] = {}
         self._checked: dict[str, tuple[str, float]] = {}
         self._told: dict[str, int] = {}
@@ -159,6 +163,11 @@ class Metrics:
             failed = (record.dialect, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
 
+        if thread := thread_in(record):
+            # Words of clients are no labels.
+            spoken = (record.facts.client, thread.partition(":")[0])
+            self._threads[spoken] = self._threads.get(spoken, 0) + 1
+
     def _count_said(self, record: Record, said: int) -> None:
         """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
         name, money = record.provider, record.money
@@ -204,6 +213,7 @@ class Metrics:
             recorded=self.recorded(),
             said=list(self._said.items()),
             said_beyond=list(self._said_beyond.items()),
+            threads=[(*key, count) for key, count in self._threads.items()],
         )
 
     def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
@@ -273,6 +283,11 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     for (provider, kind), count in attempts.items():
         labels = f'provider="{_escaped(provider)}",kind="{_escaped(kind)}"'
         lines.append(f"dragoman_attempts_total{{{labels}}} {count}")
+    threads = _summed([snapshot.threads for snapshot in snapshots], 2)
+    if threads:
+        _family(lines, "thread_requests_total", "counter", "Exchanges of known programs, by the class of their thread.")
+    for (program, thread), count in threads.items():
+        lines.append(f'dragoman_thread_requests_total{{program="{program}",thread="{thread}"}} {count}')
     checks = _summed([snapshot.checks for snapshot in snapshots], 2)
     if checks:
         _family(lines, "checks_total", "counter", "Checks of providers whose targets rested, by what they found.")
