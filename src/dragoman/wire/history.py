@@ -7,6 +7,7 @@ renew or leave out from turn to turn (cache marks, thinking, contents of old res
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -32,7 +33,17 @@ _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 
 def digest(key: bytes, kind: str, text: str) -> str:
     """A text as it may be kept; `kind` keeps equal texts of different meaning apart."""
-    return blake2b(f"{kind} {text}".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key).hexdigest()
+    return _sealed(key, f"{kind} {text}")
+
+
+def _sealed(key: bytes, text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key).hexdigest()
+
+
+@lru_cache(maxsize=512)
+def _steady(head: str) -> str:
+    """How instructions begin, without numbers, which may be dates; those of a program are the same in all requests."""
+    return _digits("", head)
 
 
 def without_reminders(text: str) -> str:
@@ -152,20 +163,28 @@ class History:
                 conversation=conversation,
                 previous=digest(key, "response", previous) if previous else "",
             )
-        head = _digits("", head)
-        asks = digest(key, "prompt", first.strip())
-        if said[0] == f"u{first}":
-            # It is the longest text of many requests, and was digested a line ago.
-            said[0] = f"d{asks}"
-        hasher = blake2b(f"history {head}\x1e".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key)
+        if len(said) == 1:
+            tip = opening = _sealed(key, f"history {_steady(head)}\x1e{said[0]}\x1e")
+            return Speech(
+                instructions=self.instructions,
+                tools=tools,
+                messages=self.messages,
+                telling=telling,
+                user=user,
+                cache_key=cache_key,
+                metadata=metadata,
+                conversation=conversation,
+                previous=digest(key, "response", previous) if previous else "",
+                opening=opening,
+                asks=digest(key, "prompt", first.strip()) if tools else "",
+                tip=tip,
+            )
+        hasher = blake2b(f"history {_steady(head)}\x1e".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key)
         before: list[str] = []
-        at = 0
         # Up to the first words of the user.
-        opening = ""
-        if len(said) > 1:
-            at = self._opened + 1
-            hasher.update("\x1e".join([*said[:at], ""]).encode("utf-8", "surrogatepass"))
-            opening = hasher.hexdigest()
+        at = self._opened + 1
+        hasher.update("\x1e".join([*said[:at], ""]).encode("utf-8", "surrogatepass"))
+        opening = hasher.hexdigest()
         for start in self._starts[-ANSWERS:]:
             if start >= at and start:
                 hasher.update("\x1e".join([*said[at:start], ""]).encode("utf-8", "surrogatepass"))
@@ -188,8 +207,9 @@ class History:
             metadata=metadata,
             conversation=conversation,
             previous=digest(key, "response", previous) if previous else "",
-            opening=opening or tip,
-            asks=asks,
+            opening=opening,
+            # Who has no tools is nobody's agent.
+            asks=digest(key, "prompt", first.strip()) if tools else "",
             tip=tip,
             before=tuple(before),
             call=digest(key, "call", calls[0][0]) if calls else "",
