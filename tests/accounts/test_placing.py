@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import CANCELLED, COUNT, FAILED, LIST
+from dragoman.accounts.entry import CANCELLED, COUNT, FAILED, LIST, REFUSED
 from dragoman.accounts.placing import NOWHERE, Placed, reclassify
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.sessions.hearing import heard
 from dragoman.sessions.rules import VERSION
 from dragoman.wire.history import digest
 from tests.accounts.invented import NOON, entry
@@ -286,6 +287,16 @@ def test_pitfall_513_titles_are_kept_and_probes_make_no_session(at: Desk) -> Non
     title = at.place(claude([user("go")], system=TITLE_PROMPT, tools=()))
     assert title.session == main.session and at.thread(title).kind == "utility"
     assert at.place(counted, kind=COUNT) == Placed(main.session, 0)
+
+
+def test_pitfall_513_who_is_refused_at_the_door_makes_no_session(at: Desk) -> None:
+    stranger = replace(entry(1, key="", outcome=REFUSED, status=401), asked="", facts=heard(claude([]).headers))
+    assert at.put(stranger) == NOWHERE
+    main = at.place(claude([user("go")]))
+    # One that is let in, and has too much under way.
+    busy = replace(stranger, key="laptop", status=429)
+    assert at.put(busy) == Placed(main.session, 0)
+    assert at.count("sessions") == at.count("threads") == 1
 
 
 def test_pitfall_514_a_side_question_does_not_lengthen_the_main_thread(at: Desk) -> None:

@@ -1,15 +1,16 @@
 """Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33).
 
 What it comes to is decided by `sessions.assign`; here it is looked up and written. A `Placer` is used within one
-transaction at a time: `finish` writes what changed, and forgets all that others might change after it.
+transaction at a time: `finish` writes what changed, and forgets all that others might change after it. Where that is
+much it is written in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import ANSWERED, CONVERSATION, Entry
@@ -32,13 +33,15 @@ from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.speakers import SessionRow, Speakers, ThreadRow
 
+# Digests that wait to be written.
+_MOST_TIPS = 8192
 # How far up a tree is looked for a cycle; none of an honest client is as deep.
 _DEEPEST = 64
 _FACTS = msgspec.json.Decoder(Facts)
 
 
-class Placed(NamedTuple):
-    """Numbers of a session and a thread, 0 for none."""
+class Placed(Struct, frozen=True):
+    """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
 
     session: int = 0
     thread: int = 0
@@ -71,8 +74,10 @@ class Placer:
     def place(self, entry: Entry) -> Placed:
         """Where an exchange belongs."""
         facts = entry.facts
-        if entry.kind != CONVERSATION:
-            # A count makes no session, and no turn.
+        if len(self._tips) > _MOST_TIPS:
+            self.finish()
+        if entry.kind != CONVERSATION or (facts.shape is None and not entry.asked):
+            # A count makes no session, and no turn; neither does who is refused at the door.
             session = self._session(entry.key, facts.session) if facts.session else None
             return Placed(0 if session is None else session.id, 0)
         if not (facts.session or facts.tip or facts.previous):
