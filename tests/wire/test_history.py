@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dragoman.model.speech import Sought, Speech
-from dragoman.wire.history import ANSWERS, History, digest, without_reminders
+from dragoman.wire.history import ANSWERS, History, digest, is_crowded, without_reminders
 
 SOUGHT = Sought(key=b"k" * 32, spawning={"Agent": "prompt"})
 
@@ -112,6 +112,13 @@ def test_reminders_are_taken_out() -> None:
 def test_many_reminders_that_are_never_closed_are_kept_as_they_are() -> None:
     text = "<system-reminder>" * 200_000
     assert without_reminders(text) == text
+
+
+def test_many_objects_without_words_are_a_crowd() -> None:
+    message = b'{"role":"user","content":"a"},'
+    assert is_crowded(b"{}," * 80_000)
+    assert not is_crowded(message * 8000)
+    assert not is_crowded(b"{}," * 1000)
 
 
 def test_digests_differ_by_key_and_kind_and_take_any_text() -> None:

@@ -21,6 +21,8 @@ ANSWERS = 4
 # Bytes of a digest, and characters of instructions that belong to it: further down are dates and folders.
 _SIZE = 16
 _HEAD = 96
+# Objects that may be small, and bytes of which one is at least, where there are more: messages have words in them.
+_FEW, _SMALLEST = 2000, 16
 # Prompts and tasks of one turn, and characters of a result in which its session stands.
 _MOST = 16
 _FIRST = 200
@@ -44,6 +46,12 @@ def _sealed(key: bytes, text: str) -> str:
 def _steady(head: str) -> str:
     """How instructions begin, without numbers, which may be dates; those of a program are the same in all requests."""
     return _digits("", head)
+
+
+def is_crowded(body: bytes) -> bool:
+    """Whether a request holds more objects than one that says something: to look at all of them would take too long."""
+    count = body.count(b"{")
+    return count > _FEW and count * _SMALLEST > len(body)
 
 
 def without_reminders(text: str) -> str:

@@ -257,6 +257,13 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert heard_of(plain([user("go")]), listener).tip
 
 
+def test_a_crowd_of_empty_messages_is_not_looked_at() -> None:
+    listener = Listener()
+    listener.asked = True
+    crowd: list[JsonObject] = [{} for _ in range(10_000)]
+    assert heard_of(plain([user("go"), *crowd]), listener) is NOTHING
+
+
 def test_no_word_of_a_request_is_in_its_facts() -> None:
     listener = Listener()
     listener.asked = True

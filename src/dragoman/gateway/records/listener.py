@@ -21,7 +21,7 @@ from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
 from dragoman.sessions.rules import SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
-from dragoman.wire.history import digest
+from dragoman.wire.history import digest, is_crowded
 
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MOST_KEYS = 4096
@@ -88,6 +88,8 @@ class Listener:
 
 
 def _hear(facts: Facts, dialect: str, sought: Sought, body: bytes) -> Facts:
+    if is_crowded(body):
+        return facts
     return spoken(facts, codec_of(dialect).speech_of(body, sought))
 
 
