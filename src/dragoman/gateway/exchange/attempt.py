@@ -229,7 +229,9 @@ class Attempt(_Answer):
     def own_cost(self) -> Usage | None:
         """What its last call says that it cost, without those that paused before."""
         cost = self.cost
-        return cost if cost is None or self.before is None else beyond(self.before, cost)
+        if cost is None or self.before is None:
+            return cost
+        return None if cost is self.before else beyond(self.before, cost)
 
     @property
     def lacks_counts(self) -> bool:

@@ -120,14 +120,12 @@ class Calls:
     def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
         """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
         counted = attempt.estimate or usage
-        # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when it
-        # broke off.
-        is_cut = kind is not Kind.ANSWERED and not (
-            attempt.is_heard if attempt.estimate is not None else attempt.is_final
-        )
         if counted is not None:
-            if is_cut and attempt.estimate is None:
-                counted = replace(counted, output=0, thinking=None)
+            # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when
+            # it broke off.
+            is_cut = kind is not Kind.ANSWERED and attempt.estimate is not None and not attempt.is_heard
+            if kind is not Kind.ANSWERED and attempt.estimate is None and not attempt.is_final:
+                counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._service.costs
             tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
             tokens, money = costs.spent(target, counted, attempt.answer_named.model, tier)
