@@ -37,6 +37,13 @@ SAID: dict[str, tuple[bytes, int | None]] = {
     "no number": (b'{"cost":"NaN"}', None),
     "without end": (b'{"cost":"Infinity"}', None),
     "more than there is": (b'{"cost":1e300}', None),
+    "more than can be reckoned with": (b'{"cost":"1e999999999"}', None),
+    "ticks beyond that": (b'{"cost_in_usd_ticks":"9e999999999"}', None),
+    "another's part beyond that": (
+        b'{"cost":1,"is_byok":true,"cost_details":{"upstream_inference_cost":"1e999999"}}',
+        1_000_000_000,
+    ),
+    "less than can be reckoned with": (b'{"cost":"1e-999999999"}', 0),
     "very many digits": (b'{"cost":0.' + b"1" * 100 + b"}", None),
 }
 

@@ -15,8 +15,9 @@ from dragoman.prices.money import NANO
 _COST, _TICKS = "cost", "cost_in_usd_ticks"
 _MEMBERS = frozenset({_COST, _TICKS})
 _TICKS_IN_NANO = 10
-# More than any answer costs, in nano-dollars.
+# More than any answer costs, in nano-dollars, and in whatever is counted: beyond that nothing is reckoned with.
 _MOST = 10**15
+_MOST_COUNTED = 10**20
 _LONGEST = 40
 
 
@@ -53,7 +54,7 @@ def _decimal(value: JsonValue) -> Decimal | None:
         found = Decimal(text)
     except InvalidOperation:
         return None
-    return found if found.is_finite() and found >= 0 else None
+    return found if found.is_finite() and 0 <= found <= _MOST_COUNTED else None
 
 
 def _nano(amount: Decimal) -> int | None:
