@@ -192,7 +192,22 @@ def test_pitfall_417_what_the_provider_says_stands_beside_ours() -> None:
     assert tokens.input == 1000
 
 
-@pytest.mark.parametrize("counts", [{"input": 1 << 50}, {"output": -5}, {"input": 1 << 39}], ids=str)
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"input": 1 << 50},
+        {"output": -5},
+        {"input": 1 << 39},
+        {"input": 10, "output": -3},
+        {"input": -500, "output": 1000},
+        {"input": 10, "cache_read": -5, "output": 3},
+        {"input": 10, "cache_write": -5, "output": 3},
+        {"input": 10, "output": 3, "thinking": -3},
+        {"input": 10, "output": 3, "web_searches": -100},
+        {"input": 10, "output": 3, "web_searches": 10**15},
+    ],
+    ids=str,
+)
 def test_counts_that_cannot_be_are_none(counts: dict[str, int]) -> None:
     dear = Override(rates=Rates(input=10**15, output=10**15))
     tokens, money = costs(p__m=dear).spent(target("p", "m"), replace(usage(), **counts))

@@ -28,8 +28,9 @@ UNREPORTED = Money(unpriced=("usage",))
 # What is remembered, and how long a name may be for that: some come from outside.
 _MOST_REMEMBERED = 4096
 _LONGEST_NAME = 256
-# More than any call takes, and costs in nano-dollars: a provider may report anything. Fewer are not looked at twice.
-_MANY_TOKENS, _MOST_TOKENS = 1 << 30, 1 << 40
+# More than any call takes, and costs in nano-dollars: a provider may report anything.
+_MOST_TOKENS = 1 << 40
+_MOST_SEARCHES = 1 << 20
 _DEAREST = 10**15
 _REGIONAL = frozenset({"bedrock", "vertex"})
 # A day, or the like, at the end of a name.
@@ -58,8 +59,7 @@ class Costs:
             cost = price(facts, counted, tier)
             tokens = _tokens(counted)
         money = self._money(cost, said_of(usage))
-        counts = tokens.input + tokens.output
-        if not 0 <= counts <= _MANY_TOKENS and (not 0 <= counts <= _MOST_TOKENS or money.total > _DEAREST):
+        if not _can_be(tokens) or money.total > _DEAREST:
             return Tokens(), Money(unpriced=("counts",), said=money.said)
         return tokens, money
 
@@ -118,6 +118,14 @@ class Costs:
     def _has_own_price(self, provider: Provider, model: str) -> bool:
         override = self._book.override_of(provider.name, model)
         return override is not None and override[1].has_prices
+
+
+def _can_be(tokens: Tokens) -> bool:
+    """Whether a call may have taken so much: one count that is none makes up for no other."""
+    read, written, thought, searches = tokens.cache_read, tokens.cache_write, tokens.thinking, tokens.searches
+    if read < 0 or written < 0 or thought < 0 or not 0 <= searches <= _MOST_SEARCHES:
+        return False
+    return tokens.input >= 0 <= tokens.output and tokens.input + tokens.output <= _MOST_TOKENS
 
 
 def _tokens(counted: classes.Tokens) -> Tokens:
