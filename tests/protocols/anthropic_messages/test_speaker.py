@@ -35,6 +35,7 @@ def test_the_shape_is_told() -> None:
     assert (found.instructions, found.tools, found.messages, found.telling) == (5, 2, 1, ("Agent",))
     assert found.user == "u"
     assert speech(said("user", text("a")), metadata={"user_id": "u" * 3000}).user == ""
+    assert speech(said("user", text("a")), tools=[{"name": "Agent"}] * 1000).telling == ("Agent",)
 
 
 def test_pitfall_506_marks_and_forms_of_the_same_words_change_nothing() -> None:

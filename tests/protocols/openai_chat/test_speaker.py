@@ -29,6 +29,7 @@ def test_the_shape_is_told() -> None:
     assert (found.instructions, found.tools, found.messages, found.telling) == (5, 3, 1, ("task",))
     assert found.cache_key == "ses_1"
     assert speech(USER, prompt_cache_key="x" * 1000).cache_key == ""
+    assert speech(USER, tools=[*tools] * 1000).telling == ("task",)
 
 
 def test_pitfall_506_reminders_and_late_instructions_change_nothing() -> None:

@@ -26,6 +26,7 @@ def test_the_shape_is_told() -> None:
     }
     found = speech([USER], instructions="12345", tools=[{"type": "function", "name": "shell"}, namespace])
     assert (found.instructions, found.tools, found.messages, found.telling) == (5, 3, 1, ("task",))
+    assert speech([USER], tools=[namespace] * 1000).telling == ("task",)
 
 
 def test_what_it_goes_on_from_is_told() -> None:

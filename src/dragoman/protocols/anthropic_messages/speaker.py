@@ -75,7 +75,7 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     return history.speech(
         sought,
         tools=len(tools),
-        telling=tuple([tool.name for tool in tools if tool.name in sought.telling]),
+        telling=tuple(dict.fromkeys([tool.name for tool in tools if tool.name in sought.telling])),
         user=user if user is not None and len(user) <= _LONGEST_USER else "",
     )
 

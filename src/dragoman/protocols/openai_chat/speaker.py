@@ -82,7 +82,7 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     return history.speech(
         sought,
         tools=len(request.tools or ()),
-        telling=tuple([name for name in names if name in sought.telling]),
+        telling=tuple(dict.fromkeys([name for name in names if name in sought.telling])),
         cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
     )
 

@@ -84,7 +84,7 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     return history.speech(
         sought,
         tools=len(tools),
-        telling=tuple([tool.name for tool in tools if tool.name in sought.telling]),
+        telling=tuple(dict.fromkeys([tool.name for tool in tools if tool.name in sought.telling])),
         cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
         metadata=bytes(request.client_metadata) if 0 < length(request.client_metadata) <= _LONGEST_METADATA else b"",
         conversation=named,
