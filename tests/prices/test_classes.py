@@ -150,3 +150,16 @@ def test_what_codecs_read_comes_out_as_classes() -> None:
     tokens = tokens_of(read)
     assert tokens == Tokens(input=10, cache_read=5, cache_write=10, cache_write_1h=20, output=7, searches=2)
     assert tier_of(read) == "speed-fast"
+
+
+def test_words_of_providers_are_cut_and_lifetimes_bounded() -> None:
+    long = "t" * 100_000
+    tier = tier_of(usage({"speed": long, "inference_geo": long}, input=1, output=1, service_tier=long))
+    assert len(tier) < 256
+    split: JsonObject = {f"ttl_{number}{long}_tokens": 1 for number in range(1000)}
+    tokens = tokens_of(
+        usage({"input_tokens_details": {"cache_write_tokens_details": split}}, input=1000, cache_write=1000)
+    )
+    assert len(tokens.others) <= 17
+    assert max(map(len, tokens.others)) < 100
+    assert sum(tokens.others.values()) == tokens.total_input == 1000

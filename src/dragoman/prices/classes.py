@@ -22,6 +22,9 @@ _SAME = {"fast": "priority"}
 ASKED_COUNTS = frozenset({"codex"})
 # Places that cost what others do.
 _ANYWHERE = frozenset({"", "global", "not_available"})
+# Words of providers are cut at so many characters, and lifetimes of caches told apart up to so many.
+_LONGEST_WORD = 64
+_MOST_LIFETIMES = 16
 # Kinds of tokens within others, as they are counted in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
@@ -106,7 +109,11 @@ def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, in
                 for name in split:
                     count = _count(split, name)
                     if count and name.startswith("ttl_") and name != _USUAL_LIFETIME:
-                        others[f"cache_write_{name.removeprefix('ttl_').removesuffix('_tokens')}"] = count
+                        lifetime = name.removeprefix("ttl_").removesuffix("_tokens")[:_LONGEST_WORD]
+                        if len(others) >= _MOST_LIFETIMES:
+                            lifetime = "others"
+                        kind = f"cache_write_{lifetime}"
+                        others[kind] = others.get(kind, 0) + count
     return 0, max(written - sum(others.values()), 0), others
 
 
@@ -131,7 +138,7 @@ def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
 
     What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
     """
-    word = usage.service_tier or ""
+    word = (usage.service_tier or "")[:_LONGEST_WORD]
     if asked and label in ASKED_COUNTS:
         word = asked
     fields = usage.extras.fields if usage.extras is not None else {}
@@ -141,9 +148,9 @@ def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
     # Both have a price of their own.
     speed, place = fields.get("speed"), fields.get("inference_geo")
     if isinstance(speed, str) and speed not in _STANDARD_WORDS:
-        words.append(f"speed-{speed}")
+        words.append(f"speed-{speed[:_LONGEST_WORD]}")
     if isinstance(place, str) and place not in _ANYWHERE:
-        words.append(f"geo-{place}")
+        words.append(f"geo-{place[:_LONGEST_WORD]}")
     return "+".join(words)
 
 
