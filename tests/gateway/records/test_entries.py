@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -132,3 +133,29 @@ def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better()
 )
 def test_as_much_of_an_address_is_kept_as_is_configured(address: str, kept: str, written: str) -> None:
     assert address_of(address, kept) == written
+
+
+def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
+    """A request of many megabytes may be one name, or lose something in each of many thousand places."""
+    long = "x" * 1_000_000
+    record = replace(
+        BEGUN,
+        path=f"/{long}",
+        asked=long,
+        model=long,
+        route=long,
+        answered_by=long,
+        why=long,
+        stop=long,
+        response_id=long,
+        full=(long,),
+        attempts=(Attempt(provider="a", model=long, protocol="p", started=10.1),),
+        losses=tuple({"fate": "dropped", "feature": "sampling", "at": long, "note": ""} for _ in range(1000)),
+        status=200,
+        ended=11.0,
+    )
+    settled, opened = settled_entry(record, "network"), opened_entry(record, "network", None, 5)
+    assert len(settled.losses) == 256
+    assert len(msgspec.json.encode(settled)) < 100_000
+    assert len(msgspec.json.encode(replace(settled, losses=()))) < 4000
+    assert len(msgspec.json.encode(opened)) < 2000

@@ -9,6 +9,7 @@ from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, 
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.response import Usage
 from dragoman.routing.target import Target
+from dragoman.translate import LossLine
 
 FULL, NETWORK, OFF = "full", "network", "off"
 # How much of an address is that of its network.
@@ -16,6 +17,10 @@ _IPV4, _IPV6 = 24, 48
 _MICROSECONDS = 1_000_000
 # What a client says of itself is cut at so many characters.
 _LONGEST = 64
+# Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
+# many megabytes may be one name, or lose a little in each of a hundred thousand places.
+_LONGEST_NAME = 256
+_MOST_LOSSES = 256
 _LEFT = "cancelled"
 
 
@@ -35,30 +40,30 @@ def settled_entry(record: Record, addresses: str) -> Entry:
         address_of(record.address, addresses),
         record.launch,
         record.dialect,
-        record.path,
+        record.path[:_LONGEST_NAME],
         record.stream,
-        record.asked,
+        record.asked[:_LONGEST_NAME],
         record.provider,
-        record.model,
+        record.model[:_LONGEST_NAME],
         record.served,
-        record.answered_by,
-        record.route,
+        record.answered_by[:_LONGEST_NAME],
+        record.route[:_LONGEST_NAME],
         record.policy,
         record.reason,
         record.status,
         record.failure,
-        record.why,
-        record.stop,
+        record.why[: 2 * _LONGEST_NAME],
+        record.stop[:_LONGEST_NAME],
         _since(started, record.first),
         _since(started, record.ended),
         tokens,
         record.estimated,
         record.money,
         tuple([_call(attempt, started) for attempt in record.attempts]),
-        record.full,
-        tuple([Lost(line["feature"], line["fate"], line["at"]) for line in record.losses]),
+        tuple([target[:_LONGEST_NAME] for target in record.full]) if record.full else (),
+        _lost(record.losses) if record.losses else (),
         record.upstream_id,
-        record.response_id,
+        record.response_id[:_LONGEST_NAME],
         record.size,
         record.facts,
     )
@@ -81,14 +86,14 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         address_of(record.address, addresses),
         record.launch,
         record.dialect,
-        record.path,
+        record.path[:_LONGEST_NAME],
         record.stream,
-        record.asked,
+        record.asked[:_LONGEST_NAME],
         provider,
-        model,
+        model[:_LONGEST_NAME],
         served,
         "",
-        record.route,
+        record.route[:_LONGEST_NAME],
         record.policy,
         record.reason,
         size=size,
@@ -145,7 +150,7 @@ def _call(attempt: Attempt, started: float) -> Call:
     first, ended = attempt.first, attempt.ended
     return Call(
         attempt.provider,
-        attempt.model,
+        attempt.model[:_LONGEST_NAME],
         attempt.protocol,
         attempt.kind,
         attempt.status,
@@ -159,6 +164,10 @@ def _call(attempt: Attempt, started: float) -> Call:
         attempt.estimated,
         attempt.money,
     )
+
+
+def _lost(losses: tuple[LossLine, ...]) -> tuple[Lost, ...]:
+    return tuple([Lost(line["feature"], line["fate"], line["at"][:_LONGEST_NAME]) for line in losses[:_MOST_LOSSES]])
 
 
 def _since(started: float, moment: float) -> int:
