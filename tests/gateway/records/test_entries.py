@@ -159,3 +159,24 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     assert len(msgspec.json.encode(settled)) < 100_000
     assert len(msgspec.json.encode(replace(settled, losses=()))) < 4000
     assert len(msgspec.json.encode(opened)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("at", "kept"),
+    [
+        ("sampling.logit_bias", "sampling.logit_bias"),
+        ("messages[1].parts[0].cache", "messages[1].parts[0].cache"),
+        ("extras.x-odd_member2", "extras.x-odd_member2"),
+        ("extras.what I never told anybody", "extras.?"),
+        ("messages[3].extras.\x1b[31m", "messages[3].extras.?"),
+        ("extras." + "x" * 100_000, "extras.?"),
+        ("a." * 100_000, "a." * 12 + "?"),
+        ("[" * 100_000, "?"),
+        ("", ""),
+    ],
+    ids=range(9),
+)
+def test_what_is_no_name_is_no_place(at: str, kept: str) -> None:
+    losses = ({"fate": "dropped", "feature": "unknown_field", "at": at, "note": ""},)
+    entry = settled_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
+    assert entry.losses == (Lost("unknown_field", "dropped", kept),)

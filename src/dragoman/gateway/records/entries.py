@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
@@ -11,6 +12,10 @@ from dragoman.model.response import Usage
 from dragoman.routing.target import Target
 from dragoman.translate import LossLine
 
+# Members and their numbers, as `messages[1].parts[0].cache`.
+_MEMBER = r"[A-Za-z_][\w-]{0,63}(?:\[\d{1,9}\]){0,4}"
+_is_place = re.compile(rf"{_MEMBER}(?:\.{_MEMBER}){{0,15}}", re.ASCII).fullmatch
+_begins_place = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
 FULL, NETWORK, OFF = "full", "network", "off"
 # How much of an address is that of its network.
 _IPV4, _IPV6 = 24, 48
@@ -167,7 +172,15 @@ def _call(attempt: Attempt, started: float) -> Call:
 
 
 def _lost(losses: tuple[LossLine, ...]) -> tuple[Lost, ...]:
-    return tuple([Lost(line["feature"], line["fate"], line["at"][:_LONGEST_NAME]) for line in losses[:_MOST_LOSSES]])
+    return tuple([Lost(line["feature"], line["fate"], _place(line["at"])) for line in losses[:_MOST_LOSSES]])
+
+
+def _place(at: str) -> str:
+    """Where something was lost. Members that nobody knows may be called anything: what is no name is left out."""
+    if not at or (len(at) <= _LONGEST_NAME and _is_place(at)):
+        return at
+    found = _begins_place(at)
+    return f"{found[0] if found else ''}?"
 
 
 def _since(started: float, moment: float) -> int:
