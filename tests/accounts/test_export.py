@@ -23,6 +23,7 @@ from dragoman.accounts.export import (
     exchanges,
 )
 from dragoman.accounts.placing import Placed
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.exports import Exports
 from dragoman.store.records import COLUMNS
@@ -145,3 +146,13 @@ def test_calls_of_rows_that_another_release_wrote_are_those_of_the_row() -> None
         tables.connection.execute("UPDATE records SET details = x'ff'")
         ((call,),) = calls(Exports(tables.connection), 0, EVER)
     assert (call.id, call.provider) == ("up_1", "anthropic")
+
+
+def test_names_from_outside_say_nothing_to_a_terminal() -> None:
+    name = "a\x1b]0;t\x07\x9b31m\u202eb\u2028c\x00 d\u00e9"
+    told: JsonObject = {"asked": name, "details": {"place": name}}
+    (line,) = as_json_lines(iter([told]))
+    assert json.loads(line) == told
+    shown = line.decode() + csv_line([name, json.dumps(told)]).decode()
+    assert [letter for letter in shown if not letter.isprintable() and letter != "\n"] == []
+    assert csv_line(["d\u00e9", "=1"]).decode() == "d\u00e9,'=1\n"

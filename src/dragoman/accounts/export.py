@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -72,6 +73,10 @@ FRESH = "fresh_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _YES_OR_NO = ("stream", "estimated", "unpriced")
+# What a terminal obeys, by itself or in the order of letters: names from outside may have it, and who exports without
+# a file sees it. Tabs and ends of lines within a cell are the reader's.
+_OBEYED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_obeyed = re.compile(f"[{_OBEYED}]").sub
 
 _encode = msgspec.json.Encoder().encode
 
@@ -128,9 +133,13 @@ def _named(value: object) -> JsonValue:
 
 
 def as_json_lines(told: Iterator[JsonObject]) -> Iterator[bytes]:
-    """One object on each line."""
+    """One object on each line, in which nothing is left that a terminal would obey."""
     for each in told:
-        yield _encode(each) + b"\n"
+        line = _encode(each)
+        if not line.isascii():
+            # Those of ASCII are escaped by JSON itself.
+            line = _obeyed(lambda found: f"\\u{ord(found[0]):04x}", line.decode()).encode()
+        yield line + b"\n"
 
 
 def as_csv(names: Sequence[str], told: Iterator[JsonObject]) -> Iterator[bytes]:
@@ -152,12 +161,16 @@ def _cell(value: JsonValue) -> object:
 
 
 def csv_line(cells: Sequence[object]) -> bytes:
-    """One line of CSV; texts that begin like a formula have an apostrophe before them."""
+    """One line of CSV; texts that begin like a formula have an apostrophe before them.
+
+    What a terminal would obey is a question mark: CSV has no other way to write it.
+    """
     written = io.StringIO()
     safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell for cell in cells]
     # By its ending the writer knows what has to stand in quotes.
     csv.writer(written, lineterminator="\r\n").writerow(safe)
-    return written.getvalue().removesuffix("\r\n").encode("utf-8", "surrogatepass") + b"\n"
+    text = _obeyed("?", written.getvalue().removesuffix("\r\n"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
 class CallId(Struct, frozen=True, kw_only=True):
