@@ -36,8 +36,8 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
     assert (row["input"], row["cache_read"], row["output"], row["thinking"]) == (100, 60, 20, 5)
     assert (row["cost"], row["unpriced"], row["said_cost"], row["price"]) == (1500, False, None, "2026-10-30")
     kept = row["details"]
-    assert isinstance(kept, bytes)
-    details = details_of(kept)
+    assert isinstance(kept, bytearray)
+    details = details_of(bytes(kept))
     assert (details.calls, details.money, details.size) == (said.calls, said.money, 400)
 
 

@@ -58,12 +58,12 @@ def details_of(kept: bytes) -> Details:
 
 def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
     """A row of records, in the order of `store.records.COLUMNS`."""
-    return _row(entry, placed.session, placed.thread, is_unpriced(entry))
+    return _row(entry, placed.session, placed.thread, +is_unpriced(entry))
 
 
 def measures_of(entry: Entry) -> tuple[int, ...]:
     """What it adds to sums, in the order of `store.migrations.MEASURES`."""
-    return _measures(entry, is_unpriced(entry))
+    return _measures(entry, +is_unpriced(entry))
 
 
 def is_unpriced(entry: Entry) -> bool:
@@ -82,10 +82,11 @@ def is_unpriced(entry: Entry) -> bool:
     return False
 
 
-def _row(entry: Entry, session: int, thread: int, unpriced: bool) -> tuple[object, ...]:
+def _row(entry: Entry, session: int, thread: int, unpriced: int) -> tuple[object, ...]:
     # By places, which never change: columns are named as members are, and stand in their order but for a few.
     said = astuple(entry)
     tokens, money, losses = entry.tokens, entry.money, entry.losses
+    # Plain numbers and arrays of bytes: whatever else is handed to SQLite is asked first how it would like to be kept.
     return (
         said[0],
         said[1],
@@ -94,13 +95,16 @@ def _row(entry: Entry, session: int, thread: int, unpriced: bool) -> tuple[objec
         *said[4:9],
         session,
         thread,
-        *said[9:22],
+        said[9],
+        said[10],
+        +entry.stream,
+        *said[12:22],
         # Behind `why`, which is among the details.
         said[23],
         said[24] or None,
         said[25],
         *(_UNKNOWN if tokens is None else astuple(tokens)),
-        said[27],
+        +entry.estimated,
         0 if money is None else money.total,
         unpriced,
         None if money is None else money.said,
@@ -108,11 +112,11 @@ def _row(entry: Entry, session: int, thread: int, unpriced: bool) -> tuple[objec
         len(losses),
         said[32],
         said[33],
-        _encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36])),
+        bytearray(_encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36]))),
     )
 
 
-def _measures(entry: Entry, unpriced: bool) -> tuple[int, ...]:
+def _measures(entry: Entry, unpriced: int) -> tuple[int, ...]:
     tokens, money, outcome, first = entry.tokens, entry.money, entry.outcome, entry.first
     conversation = entry.kind == CONVERSATION
     wrong = conversation and outcome in _WRONG
@@ -130,18 +134,18 @@ def _measures(entry: Entry, unpriced: bool) -> tuple[int, ...]:
             tokens.searches,
         )
     return (
-        counts,
-        wrong,
-        conversation and outcome == CANCELLED,
-        not conversation,
+        +counts,
+        +wrong,
+        +(conversation and outcome == CANCELLED),
+        +(not conversation),
         *used,
-        entry.estimated,
+        +entry.estimated,
         0 if money is None else money.total,
         unpriced,
         len(entry.losses),
         entry.took if counts else 0,
         first if timed else 0,
-        timed,
+        +timed,
     )
 
 
@@ -157,7 +161,7 @@ class Batch:
 
     def add(self, entry: Entry, placed: Placed) -> None:
         """Take one more."""
-        unpriced = is_unpriced(entry)
+        unpriced = +is_unpriced(entry)
         thread = placed.thread
         self.rows.append(_row(entry, placed.session, thread, unpriced))
         measures = _measures(entry, unpriced)
@@ -192,4 +196,7 @@ def _added(
     groups: Mapping[Key, list[tuple[int, ...]]] | Mapping[ThreadKey, list[tuple[int, ...]]],
 ) -> list[tuple[object, ...]]:
     # Sorted, so that writers of the same sums come to them in the same order.
-    return [(*key, *map(sum, zip(*rows, strict=True))) for key, rows in sorted(groups.items())]
+    return [
+        (*key, *(rows[0] if len(rows) == 1 else map(sum, zip(*rows, strict=True))))
+        for key, rows in sorted(groups.items())
+    ]
