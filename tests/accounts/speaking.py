@@ -64,6 +64,7 @@ class Desk:
     def put_all(self, entries: list[Entry]) -> list[Placed]:
         """Where entries are placed that are drained together."""
         with self.tables.transaction():
+            self._placer.expect(entries)
             placed = [self._placer.place(made) for made in entries]
             self._placer.finish()
         return placed

@@ -75,6 +75,13 @@ def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: Spea
     assert speakers.tips(["a"])[0] == ("a", 1, 1, 9)
 
 
+@pytest.mark.parametrize("asked", [0, 1, 64, 65, 300])
+def test_of_many_digests_it_is_known_which_were_heard_of(speakers: Speakers, asked: int) -> None:
+    speakers.save_tips([(f"d{number}", thread, 0, 5) for number in range(0, 300, 3) for thread in (1, 2)])
+    digests = [f"d{number}" for number in range(asked)]
+    assert speakers.heard(digests) == set(digests[::3])
+
+
 def test_of_many_that_are_alike_some_are_told(speakers: Speakers) -> None:
     speakers.save_tips([("a", number, 0, 0) for number in range(1000)])
     assert len(speakers.tips(["a"])) == MOST_ALIKE

@@ -195,10 +195,11 @@ class Drainer:
             self.told(placed)
         return end
 
-    def _take(self, entries: Iterable[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
+    def _take(self, entries: Sequence[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
         place, add = placer.place, batch.add
         if self._is_careful:
-            entries = map(mended, entries)
+            entries = [mended(entry) for entry in entries]
+        placer.expect(entries)
         if self.told is None:
             # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
             for entry in entries:

@@ -8,6 +8,7 @@ much it is written in between.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -38,6 +39,10 @@ _MOST_TIPS = 8192
 # How far up a tree is looked for a cycle; none of an honest client is as deep.
 _DEEPEST = 64
 _FACTS = msgspec.json.Decoder(Facts)
+_encode = msgspec.json.Encoder().encode
+# Which of the latest numbers is whose.
+_SESSION, _THREAD = 0, 1
+_UNNAMED, _UNKNOWN = Spot(), Known()
 
 
 class Placed(Struct, frozen=True):
@@ -62,14 +67,26 @@ class Placer:
         # Begun in this transaction, with the latest numbers that were given.
         self._new_sessions: dict[int, SessionRow] = {}
         self._new_threads: dict[int, ThreadRow] = {}
-        self._numbers: tuple[int, int] | None = None
+        self._numbers: list[int] = []
         self._changed_sessions: dict[int, SessionRow] = {}
         self._changed_threads: dict[int, ThreadRow] = {}
         # Digests, each with its threads, their states and times, that are not written yet.
         self._tips: dict[str, dict[int, tuple[int, int]]] = {}
         # Windows and whole histories that were met already.
         self._windows: set[str] = set()
+        # Digests of which nothing is written in the file.
+        self._unheard: set[str] = set()
         self._repeats: dict[tuple[str, str, str], ThreadRow] = {}
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
+
+        Of those that name no session, all is found by such ends, and most of them are new.
+        """
+        asked = [wanted(entry.facts, _UNNAMED, _UNKNOWN) for entry in entries if not entry.facts.session]
+        digests = set(chain.from_iterable(asked)).difference(self._unheard)
+        if digests:
+            self._unheard.update(digests.difference(self._speakers.heard(digests)))
 
     def place(self, entry: Entry) -> Placed:
         """Where an exchange belongs."""
@@ -110,7 +127,8 @@ class Placer:
                 self._keep(digest, child, assign.ANSWERED, entry.time)
         for name in facts.tasks:
             self._link_task(entry.key, name, thread)
-        self._touch(thread, entry)
+        if placement.session:
+            self._touch(thread, entry)
         if not facts.before and not facts.call and facts.tip and facts.shape is not None and not facts.shape.tools:
             self._repeats[entry.key, facts.session, facts.tip] = thread
         return Placed(session.id, thread.id)
@@ -122,9 +140,8 @@ class Placer:
         self._speakers.add_threads(spoken.values())
         self._speakers.save_sessions(row for number, row in self._changed_sessions.items() if number not in begun)
         self._speakers.save_threads(row for number, row in self._changed_threads.items() if number not in spoken)
-        tips = self._tips
         self._speakers.save_tips(
-            [(digest, thread, *tips[digest][thread]) for digest in sorted(tips) for thread in sorted(tips[digest])]
+            sorted([(digest, thread, *kept) for digest, found in self._tips.items() for thread, kept in found.items()])
         )
         for kept in (
             *(self._sessions, self._session_of, self._threads, self._thread_of),
@@ -132,13 +149,15 @@ class Placer:
         ):
             kept.clear()
         self._windows.clear()
-        self._numbers = None
+        self._unheard.clear()
+        self._numbers.clear()
 
     # What is known.
 
     def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
         if not spot.session:
-            return Known(tips=self._found(wanted(facts, spot, Known())))
+            tips = self._found(wanted(facts, spot, _UNKNOWN))
+            return Known(tips=tips) if tips else _UNKNOWN
         alias = self._alias(entry.key, spot) if spot.alias else None
         if alias is not None:
             # A session that is a thread of another one.
@@ -175,13 +194,16 @@ class Placer:
     def _rows(self, digests: Iterable[str]) -> list[tuple[str, int, int, int]]:
         """What is known by digests: what was written, and what will be."""
         digests = tuple(digests)
-        if not digests:
-            return []
-        found = {(digest, thread): (state, time) for digest, thread, state, time in self._speakers.tips(digests)}
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        if not self._unheard.issuperset(digests):
+            for digest, thread, state, time in self._speakers.tips(digests):
+                found[digest, thread] = (state, time)
+        tips = self._tips
         for digest in digests:
-            for thread, kept in self._tips.get(digest, {}).items():
-                found[digest, thread] = kept
-        return sorted((digest, thread, *kept) for (digest, thread), kept in found.items())
+            if digest in tips:
+                for thread, kept in tips[digest].items():
+                    found[digest, thread] = kept
+        return sorted([(digest, thread, *kept) for (digest, thread), kept in found.items()]) if found else []
 
     def _session(self, key: str, name: str) -> SessionRow | None:
         found = self._sessions.get((key, name))
@@ -230,7 +252,7 @@ class Placer:
             if found is not None:
                 return found
         row = SessionRow(
-            id=self._next()[0],
+            id=self._next(_SESSION),
             key=entry.key,
             name=placement.session_name,
             client=entry.client or entry.facts.client,
@@ -239,15 +261,17 @@ class Placer:
             started=entry.time,
             last=entry.time,
         )
-        self._numbers = (row.id, self._next()[1] - 1)
         self._new_sessions[row.id] = row
         self._remember_session(row)
         return row
 
-    def _next(self) -> tuple[int, int]:
-        """The next numbers of a session and of a thread: nobody else gives any within this transaction."""
-        numbers = self._numbers = self._numbers or self._speakers.numbers()
-        return numbers[0] + 1, numbers[1] + 1
+    def _next(self, which: int) -> int:
+        """The next number of a session or of a thread: nobody else gives any within this transaction."""
+        numbers = self._numbers
+        if not numbers:
+            numbers += self._speakers.numbers()
+        numbers[which] += 1
+        return numbers[which]
 
     def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> ThreadRow:
         if placement.thread:
@@ -256,7 +280,7 @@ class Placer:
                 return found
         facts = entry.facts
         row = ThreadRow(
-            id=self._next()[1],
+            id=self._next(_THREAD),
             session=session.id,
             name=placement.thread_name,
             kind=placement.kind,
@@ -269,9 +293,8 @@ class Placer:
             windows=0,
             started=entry.time,
             last=entry.time,
-            facts=msgspec.json.encode(_of_thread(facts)),
+            facts=_encode(_of_thread(facts)),
         )
-        self._numbers = (self._next()[0] - 1, row.id)
         self._new_threads[row.id] = row
         row = self._remember(row)
         if placement.awaits:
@@ -357,7 +380,20 @@ class Placer:
 
 def _of_thread(facts: Facts) -> Facts:
     """What a class is derived from, and by which the first window is known."""
-    return replace(facts, tip="", before=(), call="", previous="", asks="", prompts=(), tasks=(), answer_call="")
+    return Facts(
+        session=facts.session,
+        source=facts.source,
+        thread=facts.thread,
+        parent=facts.parent,
+        said_class=facts.said_class,
+        agent=facts.agent,
+        window=facts.window,
+        prompt=facts.prompt,
+        shape=facts.shape,
+        opening=facts.opening,
+        answer_id=facts.answer_id,
+        client=facts.client,
+    )
 
 
 def reclassify(tables: AccountTables, most: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING, WORKFLOW, Classed
 from dragoman.sessions.facts import Facts
@@ -41,6 +40,9 @@ class Spot(Struct, frozen=True):
     guessed: bool = False
 
 
+_NO_NAMES = Spot()
+
+
 class Tip(Struct, frozen=True):
     """What is known by a digest: a thread, its session and class, and whether it ends there."""
 
@@ -60,8 +62,11 @@ class Known(Struct, frozen=True, kw_only=True):
     tips: Mapping[str, Sequence[Tip]] = {}
 
 
-class Placement(Struct, frozen=True, kw_only=True):
-    """Where an exchange belongs. A session or thread of 0 is to be begun, by its name."""
+class Placement(Struct, kw_only=True):
+    """Where an exchange belongs. A session or thread of 0 is to be begun, by its name.
+
+    It is filled in by one rule after the other; whoever is given it changes nothing.
+    """
 
     session: int
     session_name: str = ""
@@ -96,7 +101,7 @@ class _Grown(Struct, frozen=True):
 def spot_of(facts: Facts, kind: str) -> Spot:
     """By which names an exchange of a class goes."""
     if not facts.session:
-        return Spot()
+        return _NO_NAMES
     if facts.client == OPENCODE:
         return _opencode_spot(facts, kind)
     usual = MAIN if facts.client == CLAUDE_CODE else ""
@@ -148,93 +153,106 @@ def window_of(thread: int, facts: Facts, kind: str) -> str:
 
 def wanted(facts: Facts, spot: Spot, known: Known) -> tuple[str, ...]:
     """The digests to be looked up for an exchange."""
-    found = [*taken(facts, spot)]
+    found = taken(facts, spot)
     if known.thread:
-        return tuple(found)
-    found += [_TIP + digest for digest in (facts.tip, *facts.before) if digest]
-    found += [_CALL + facts.call] if facts.call else []
-    found += [_RESPONSE + facts.previous] if facts.previous else []
-    found += [_PROMPT + facts.asks] if facts.asks and (spot.guessed or not spot.session) else []
-    return tuple(found)
+        return found
+    ends = (facts.tip, *facts.before) if facts.tip else facts.before
+    found += tuple([_TIP + digest for digest in ends if digest])
+    if facts.call:
+        found += (_CALL + facts.call,)
+    if facts.previous:
+        found += (_RESPONSE + facts.previous,)
+    if facts.asks and (spot.guessed or not spot.session):
+        found += (_PROMPT + facts.asks,)
+    return found
 
 
 def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up: str, answered: bool) -> Placement:
     """Where an exchange belongs; `made_up` is a name that nothing else has."""
-    tips = _kept(facts, classed.kind, answered=answered)
-    asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())]
-    children = dict.fromkeys(tip.thread for tip in asked if tip.state == PASSED)
-    base = Placement(
+    placed = Placement(
         session=known.session,
         session_name=spot.session or MADE_UP + made_up,
         thread=known.thread,
         kind=classed.kind,
         rule=classed.rule,
         sure=classed.sure,
-        tips=tips,
-        children=tuple(child for child in children if child != known.thread),
-        children_sure=80 if len(children) == 1 else 50,
+        tips=_kept(facts, classed.kind, answered=answered),
     )
+    asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())] if known.tips else ()
+    if asked:
+        children = dict.fromkeys(tip.thread for tip in asked if tip.state == PASSED)
+        placed.children = tuple(child for child in children if child != known.thread)
+        placed.children_sure = 80 if len(children) == 1 else 50
     if known.thread:
-        return base
+        return placed
     grown = _grown(facts, classed.kind, known, within=known.session if spot.session else 0)
     if spot.thread:
-        placed = replace(base, thread_name=spot.thread, **_parent(base, spot, known))
-        return _asking(_linked(placed, facts, spot, known, grown), facts, spot)
-    if grown is not None and not grown.forks and (known.session or not spot.session):
-        return replace(
-            base,
-            session=grown.tip.session,
-            thread=grown.tip.thread,
-            rule=grown.rule,
-            sure=min(grown.sure, classed.sure) if spot.session else grown.sure,
-            tips=(*tips, *((_TIP + digest, PASSED) for digest in grown.passed)),
-        )
-    return _begun(base, facts, spot, known, grown, made_up)
+        placed.thread_name = spot.thread
+        _hang(placed, spot, known)
+        _link(placed, facts, spot, known, grown)
+        _let_be_asked(placed, facts, spot)
+    elif grown is not None and not grown.forks and (known.session or not spot.session):
+        placed.session, placed.thread = grown.tip.session, grown.tip.thread
+        placed.rule = grown.rule
+        placed.sure = min(grown.sure, classed.sure) if spot.session else grown.sure
+        placed.tips += tuple([(_TIP + digest, PASSED) for digest in grown.passed])
+    else:
+        _begin(placed, facts, spot, known, grown, made_up)
+    return placed
 
 
-def _linked(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None) -> Placement:
-    """A new session that has a name, with the one of the same key that has said all that before.
+def _link(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None) -> None:
+    """Link a new session that has a name with the one of the same key that has said all that before.
 
     That somebody asks the same is no sign of it: an answer must be in it.
     """
     if not spot.session or known.session or grown is None or not facts.before:
-        return placed
+        return
     ended = grown.tip.ends and not grown.forks
-    return replace(placed, origin=grown.tip.session, link=CONTINUES if ended else FORK)
+    placed.origin, placed.link = grown.tip.session, CONTINUES if ended else FORK
 
 
-def _begun(base: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None, made_up: str) -> Placement:
-    """A thread that is found by growth and does not go on from any."""
-    placed = replace(base, thread_name=MADE_UP + made_up, **_parent(base, spot, known))
+def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None, made_up: str) -> None:
+    """Begin a thread that is found by growth and does not go on from any."""
+    classed_sure = placed.sure
+    placed.thread_name = MADE_UP + made_up
+    _hang(placed, spot, known)
     if facts.before:
         # What comes late belongs to it.
-        placed = replace(placed, tips=(*placed.tips, *((_TIP + digest, PASSED) for digest in facts.before)))
-    placed = _linked(placed, facts, spot, known, grown)
+        placed.tips += tuple([(_TIP + digest, PASSED) for digest in facts.before])
+    _link(placed, facts, spot, known, grown)
     if not spot.session:
         if grown is not None and grown.forks:
-            return replace(placed, session=grown.tip.session, parent=grown.tip.thread, rule=grown.rule, sure=grown.sure)
-        placed = replace(placed, thread_name=MAIN, sure=60 if facts.before else placed.sure)
+            placed.session, placed.parent = grown.tip.session, grown.tip.thread
+            placed.rule, placed.sure = grown.rule, grown.sure
+            return
+        placed.thread_name = MAIN
+        if facts.before:
+            placed.sure = 60
     asked = known.tips.get(_PROMPT + facts.asks, ()) if facts.asks else ()
     asked = [tip for tip in asked if not spot.session or tip.session == known.session]
     if asked and (spot.guessed or not spot.session) and _may_be_asked(facts):
         parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
-        placed = replace(placed, parent=parent.thread, awaits="", rule="prompt", sure=min(sure, base.sure))
-        if not spot.session:
-            placed = replace(placed, origin=parent.session, link=SPAWNED, kind=SUBAGENT, rule="prompt", sure=sure)
-        return placed
-    return _asking(placed, facts, spot)
+        placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
+        if spot.session:
+            placed.sure = min(sure, classed_sure)
+        else:
+            placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
+    else:
+        _let_be_asked(placed, facts, spot)
 
 
-def _asking(placed: Placement, facts: Facts, spot: Spot) -> Placement:
+def _let_be_asked(placed: Placement, facts: Facts, spot: Spot) -> None:
     """Let a later history say by its prompts whose agent this one is."""
     if facts.asks and (spot.guessed or not spot.session) and _may_be_asked(facts):
-        return replace(placed, tips=(*placed.tips, (_asked(facts.asks, spot.session)[-1], PASSED)))
-    return placed
+        placed.tips += ((_asked(facts.asks, spot.session)[-1], PASSED),)
 
 
 def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
     """By which the agents were found that the prompts of an exchange went to."""
-    return tuple(digest for prompt in facts.prompts for digest in _asked(prompt, spot.session))
+    if not facts.prompts:
+        return ()
+    return tuple([digest for prompt in facts.prompts for digest in _asked(prompt, spot.session)])
 
 
 def _asked(prompt: str, session: str) -> tuple[str, ...]:
@@ -248,17 +266,22 @@ def _may_be_asked(facts: Facts) -> bool:
     return facts.shape is not None and facts.shape.tools > 0
 
 
-def _parent(base: Placement, spot: Spot, known: Known) -> dict[str, object]:
-    """The parent of a new thread; where it is not known yet, it hangs under its session, and says so."""
+def _hang(placed: Placement, spot: Spot, known: Known) -> None:
+    """Hang a new thread under its parent; where that is not known yet, it hangs under its session, and says so."""
     if not spot.parent:
-        return {}
+        return
     if known.parent:
-        return {"parent": known.parent, "sure": min(base.sure, 60)} if spot.guessed else {"parent": known.parent}
-    return {"awaits": spot.parent, "rule": "parent missing", "sure": min(base.sure, 40)}
+        placed.parent = known.parent
+        if spot.guessed:
+            placed.sure = min(placed.sure, 60)
+    else:
+        placed.awaits, placed.rule, placed.sure = spot.parent, "parent missing", min(placed.sure, 40)
 
 
 def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | None:
     """What a history goes on from, or leaves."""
+    if not known.tips:
+        return None
 
     def able(digest: str) -> list[Tip]:
         tips = known.tips.get(digest, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -48,6 +49,12 @@ _SESSION = "id, key, name, client, origin, link, started, last"
 _ADD_SESSION = f"INSERT INTO sessions ({_SESSION}) VALUES ({', '.join('?' * 8)})"
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
 _ADD_THREAD = f"INSERT INTO threads ({_THREAD}) VALUES ({', '.join('?' * 14)})"
+# So many digests are asked about at once.
+_ASKED = 64
+_HEARD = (
+    f"WITH asked (digest) AS (VALUES {', '.join(['(?)'] * _ASKED)})"
+    " SELECT digest FROM asked WHERE EXISTS (SELECT 1 FROM tips WHERE tips.digest = asked.digest)"
+)
 
 
 class Speakers:
@@ -123,6 +130,16 @@ class Speakers:
             f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({asked}) ORDER BY thread LIMIT {most}",
             digests,
         ).fetchall()
+
+    def heard(self, digests: Iterable[str]) -> set[str]:
+        """Those of many digests of which anything is known."""
+        heard: set[str] = set()
+        rest = iter(digests)
+        while asked := list(islice(rest, _ASKED)):
+            # One statement for any number of them: nothing is known by "".
+            asked += [""] * (_ASKED - len(asked))
+            heard.update(digest for (digest,) in self._db.execute(_HEARD, asked))
+        return heard
 
     def save_tips(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
         """Keep digests, each with a thread, a state and a time; sorted."""
