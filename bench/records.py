@@ -27,6 +27,7 @@ from dragoman.accounts.period import period_of, zone_of
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
 from dragoman.accounts.sessions import listing
+from dragoman.accounts.standing import Opened
 from dragoman.accounts.usage import GROUPS, Usage, usage
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.exports import Exports
@@ -171,7 +172,7 @@ def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], 
     now = NOW * _MICRO
     yield "50 exchanges to export", LISTS, lambda: list(islice(exchanges(exports, now - 3600 * _MICRO, now), 50))
     yield "the last 50 exchanges", LISTS, lambda: latest(tables, Wanted(), 50)
-    yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, {}, now).lines
+    yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, Opened(), now).lines
 
 
 def measure(tables: AccountTables) -> list[Measured]:
