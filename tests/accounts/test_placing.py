@@ -538,6 +538,24 @@ def test_equal_texts_of_two_keys_have_nothing_in_common(at: Desk) -> None:
     assert at.session(yours).origin == 0
 
 
+def test_equal_questions_of_two_agents_that_are_drained_together_are_two_threads(at: Desk) -> None:
+    """What comes of them is the same however many lines are moved at once."""
+    asked = [
+        claude([user("go")], tools=(), agent_id="a1"),
+        claude([user("go")], tools=(), agent_id="a2"),
+        claude([user("go")], tools=(), agent_id="a1"),
+        claude([user("go")], tools=(), request_class="compaction"),
+        claude([user("go")], tools=(), request_class="auxiliary"),
+        claude([user("go")]),
+    ]
+    made = [replace(entry(number, key="laptop"), facts=facts_of(each)) for number, each in enumerate(asked)]
+    together = at.put_all(made)
+    assert [at.thread(placed).name for placed in together] == ["a1", "a2", "a1", "compaction", "utility", "main"]
+    with desk() as alone:
+        single = [alone.put(each) for each in made]
+        assert [alone.thread(placed).name for placed in single] == [at.thread(placed).name for placed in together]
+
+
 def test_what_is_drained_together_is_placed_as_one_by_one() -> None:
     def requests() -> Iterator[Asked]:
         for number in range(4):

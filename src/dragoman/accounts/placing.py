@@ -76,7 +76,7 @@ class Placer:
         self._windows: set[str] = set()
         # Digests of which nothing is written in the file.
         self._unheard: set[str] = set()
-        self._repeats: dict[tuple[str, str, str], ThreadRow] = {}
+        self._repeats: dict[tuple[object, ...], ThreadRow] = {}
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
@@ -99,7 +99,7 @@ class Placer:
             return Placed(0 if session is None else session.id, 0)
         if not (facts.session or facts.tip or facts.previous):
             return NOWHERE
-        again = self._repeats.get((entry.key, facts.session, facts.tip)) if not facts.prompts else None
+        again = self._repeats.get(_question(entry.key, facts)) if not facts.prompts else None
         if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
             # The same question once more, as scripts put it, of which all is known.
             self._keep(assign.tip_of(facts), again.id, assign.ANSWERED, entry.time)
@@ -130,7 +130,7 @@ class Placer:
         if placement.session:
             self._touch(thread, entry)
         if not facts.before and not facts.call and facts.tip and facts.shape is not None and not facts.shape.tools:
-            self._repeats[entry.key, facts.session, facts.tip] = thread
+            self._repeats[_question(entry.key, facts)] = thread
         return Placed(session.id, thread.id)
 
     def finish(self) -> None:
@@ -376,6 +376,12 @@ class Placer:
         thread = None if session is None or session.id == parent.session else self._thread(session.id, MAIN)
         if thread is not None:
             self._adopt(thread.id, parent, "task id", 95)
+
+
+def _question(key: str, facts: Facts) -> tuple[object, ...]:
+    """What makes the same question: also who says it, for agents may be asked the same at once."""
+    said = (facts.thread, facts.parent, facts.said_class, facts.window)
+    return key, facts.session, facts.tip, facts.client, facts.shape, *said
 
 
 def _of_thread(facts: Facts) -> Facts:
