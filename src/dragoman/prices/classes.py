@@ -25,6 +25,8 @@ _ANYWHERE = frozenset({"", "global", "not_available"})
 # Words of providers are cut at so many characters, and lifetimes of caches told apart up to so many.
 _LONGEST_WORD = 64
 _MOST_LIFETIMES = 16
+# Turns and what ran beside them, of one answer.
+_MOST_RUNS = 1000
 # Kinds of tokens within others, as they are counted in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
@@ -162,6 +164,12 @@ def _texts(value: JsonValue) -> Iterator[str]:
 def has_runs(usage: Usage) -> bool:
     """Whether an answer tells of turns of its own, or of what ran beside it."""
     return usage.extras is not None and "iterations" in usage.extras.fields
+
+
+def has_too_many_runs(usage: Usage) -> bool:
+    """Whether it tells of more of them than any answer has; each is priced while others wait."""
+    steps = usage.extras.fields.get("iterations") if usage.extras is not None else None
+    return isinstance(steps, list) and len(steps) > _MOST_RUNS
 
 
 def runs_of(usage: Usage) -> Iterator[Run]:

@@ -214,6 +214,13 @@ def test_counts_that_cannot_be_are_none(counts: dict[str, int]) -> None:
     assert (tokens, money.total, money.unpriced) == (Tokens(), 0, ("counts",))
 
 
+def test_an_answer_with_very_many_turns_is_not_priced_turn_by_turn() -> None:
+    steps = ",".join(f'{{"type":"compaction","model":"m{number}","input_tokens":1}}' for number in range(1001))
+    told = usage(f'{{"iterations":[{steps}],"cost":0.5}}', input=5, output=3)
+    tokens, money = costs(p__m=OWN).spent(target("p", "m"), told)
+    assert (tokens, money) == (Tokens(), Money(unpriced=("counts",), said=500_000_000))
+
+
 def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
     priced = costs(p__m=OWN)
     for number in range(5000):

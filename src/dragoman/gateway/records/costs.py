@@ -16,7 +16,7 @@ from dragoman.gateway.records.record import Attempt
 from dragoman.model.response import Usage
 from dragoman.prices import classes
 from dragoman.prices.book import Book, ModelFacts
-from dragoman.prices.classes import STANDARD, has_runs, runs_of, tier_of, tokens_of
+from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tier_of, tokens_of
 from dragoman.prices.cost import Cost, cost_of, price
 from dragoman.prices.said import said_of
 from dragoman.providers.model_facts import facts_of
@@ -28,10 +28,11 @@ UNREPORTED = Money(unpriced=("usage",))
 # What is remembered, and how long a name may be for that: some come from outside.
 _MOST_REMEMBERED = 4096
 _LONGEST_NAME = 256
-# More than any call takes, and costs in nano-dollars: a provider may report anything.
-_MOST_TOKENS = 1 << 40
+# More than any call takes, and costs in nano-dollars: a provider may report anything, as often as it is asked, and
+# sums have to hold it.
+_MOST_TOKENS = 1 << 36
 _MOST_SEARCHES = 1 << 20
-_DEAREST = 10**15
+_DEAREST = 10**14
 _REGIONAL = frozenset({"bedrock", "vertex"})
 # A day, or the like, at the end of a name.
 _find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
@@ -51,6 +52,8 @@ class Costs:
         tier = tier_of(usage, asked_tier, target.provider.upstream)
         facts = self._facts(target, answered_by, tier)
         if has_runs(usage):
+            if has_too_many_runs(usage):
+                return Tokens(), Money(unpriced=("counts",), said=said_of(usage))
             provider, now = target.provider, self._wall()
             cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
