@@ -358,7 +358,7 @@ def test_a_file_of_a_newer_version_is_told_and_stays_as_it_is(
 def test_in_memory_there_is_nothing_to_see(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     put_trusted(tmp_path, '[storage]\npath = ":memory:"\n')
     assert main(["usage"]) == 1
-    assert capfd.readouterr().err == "dragoman: storage.path names no file: in memory nothing is recorded\n"
+    assert capfd.readouterr().err == "dragoman: storage.path names no file: nothing is recorded in memory\n"
 
 
 def test_another_file_is_that_of_another_configuration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
