@@ -9,6 +9,8 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from dragoman.store.addition import Addition
+
 # What one digest leads to, at the most: equal histories of many threads are not told apart by it.
 MOST_ALIKE = 32
 
@@ -46,9 +48,9 @@ class ThreadRow(Struct):
 
 
 _SESSION = "id, key, name, client, origin, link, started, last"
-_ADD_SESSION = f"INSERT INTO sessions ({_SESSION}) VALUES ({', '.join('?' * 8)})"
+_ADD_SESSIONS = Addition("sessions", _SESSION.split(", "))
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
-_ADD_THREAD = f"INSERT INTO threads ({_THREAD}) VALUES ({', '.join('?' * 14)})"
+_ADD_THREADS = Addition("threads", _THREAD.split(", "))
 # So many digests are asked about at once.
 _ASKED = 64
 _HEARD = (
@@ -94,11 +96,11 @@ class Speakers:
 
     def add_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Begin sessions, whose numbers were given."""
-        self._db.executemany(_ADD_SESSION, [astuple(row) for row in rows])
+        _ADD_SESSIONS.run(self._db, [astuple(row) for row in rows])
 
     def add_threads(self, rows: Iterable[ThreadRow]) -> None:
         """Begin threads, whose numbers were given."""
-        self._db.executemany(_ADD_THREAD, [astuple(row) for row in rows])
+        _ADD_THREADS.run(self._db, [astuple(row) for row in rows])
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Write what changes of sessions."""
@@ -143,6 +145,7 @@ class Speakers:
 
     def save_tips(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
         """Keep digests, each with a thread, a state and a time; sorted."""
+        # One by one: they are all over the table, and several at once would have each page of it copied first.
         self._db.executemany(
             "INSERT INTO tips (digest, thread, state, time) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+from dragoman.store.addition import Addition
 from dragoman.store.migrations import MEASURES
 
 
-def _addition(table: str, key: tuple[str, ...]) -> str:
-    columns = (*key, *MEASURES)
+def _addition(table: str, key: tuple[str, ...]) -> Addition:
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}"
-    )
+    return Addition(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
 
 
 KEY = ("quarter", "key", "client", "provider", "model")
@@ -29,10 +26,10 @@ class Sums:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def add(self, rows: Iterable[tuple[object, ...]]) -> None:
+    def add(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Add to the sums of keys, clients, providers and models: `KEY`, then `MEASURES`; sorted."""
-        self._db.executemany(_ADD, rows)
+        _ADD.run(self._db, rows)
 
-    def add_to_threads(self, rows: Iterable[tuple[object, ...]]) -> None:
+    def add_to_threads(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Add to the sums of threads: `THREAD_KEY`, then `MEASURES`; sorted."""
-        self._db.executemany(_ADD_TO_THREADS, rows)
+        _ADD_TO_THREADS.run(self._db, rows)

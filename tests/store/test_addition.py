@@ -1,0 +1,31 @@
+"""Rows are added, few or many."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from dragoman.store.addition import Addition
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 50])
+def test_all_rows_are_added_in_their_order(count: int) -> None:
+    rows = [(f"name {number}", number) for number in range(count)]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE things (name TEXT, number INTEGER)")
+        Addition("things", ("name", "number")).run(db, rows)
+        assert db.execute("SELECT name, number FROM things ORDER BY rowid").fetchall() == rows
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_rows_that_are_there_grow(count: int) -> None:
+    grown = Addition("things", ("name", "number"), "ON CONFLICT (name) DO UPDATE SET number = number + excluded.number")
+    rows = [(f"name {number % 30}", 1) for number in range(count)]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE things (name TEXT PRIMARY KEY, number INTEGER)")
+        grown.run(db, rows)
+        grown.run(db, rows)
+        assert db.execute("SELECT sum(number) FROM things").fetchone() == (2 * count,)
+        assert db.execute("SELECT count(*) FROM things").fetchone() == (min(count, 30),)
