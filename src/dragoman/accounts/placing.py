@@ -29,7 +29,7 @@ from dragoman.sessions.assign import (
     window_of,
 )
 from dragoman.sessions.classes import MAIN, class_of
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.speakers import SessionRow, Speakers, ThreadRow
@@ -83,7 +83,9 @@ class Placer:
 
         Of those that name no session, all is found by such ends, and most of them are new.
         """
-        asked = [wanted(entry.facts, _UNNAMED, _UNKNOWN) for entry in entries if not entry.facts.session]
+        # Whatever is said again is asked about once; who is left out here is asked about alone.
+        unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
+        asked = [wanted(facts, _UNNAMED, _UNKNOWN) for facts in unnamed.values()]
         digests = set(chain.from_iterable(asked)).difference(self._unheard)
         if digests:
             self._unheard.update(digests.difference(self._speakers.heard(digests)))
@@ -166,7 +168,7 @@ class Placer:
             known = Known(session=alias.session, thread=0 if thread is None else thread.id, parent=alias.id)
             return replace(known, tips=self._found(wanted(facts, spot, known)))
         session = self._session(entry.key, spot.session)
-        known = Known() if session is None else Known(session=session.id)
+        known = _UNKNOWN
         if session is not None:
             named = self._thread(session.id, spot.thread) if spot.thread else None
             parent = self._thread(session.id, spot.parent) if spot.parent and named is None else None
@@ -293,7 +295,7 @@ class Placer:
             windows=0,
             started=entry.time,
             last=entry.time,
-            facts=_encode(_of_thread(facts)),
+            facts=_encode(of_thread(facts)),
         )
         self._new_threads[row.id] = row
         row = self._remember(row)
@@ -310,16 +312,17 @@ class Placer:
 
     def _touch(self, thread: ThreadRow, entry: Entry) -> None:
         """Say that somebody spoke in a thread."""
-        thread.last = max(thread.last, entry.time)
-        thread.started = min(thread.started, entry.time)
         thread.model = entry.model or thread.model
         thread.label = entry.facts.agent or thread.label
         self._changed_threads[thread.id] = thread
-        session = self._session_by(thread.session)
+        session, time = self._session_by(thread.session), entry.time
         if session is not None:
-            session.last = max(session.last, entry.time)
-            session.started = min(session.started, entry.time)
             self._changed_sessions[session.id] = session
+        for row in (thread, session):
+            if row is not None and time > row.last:
+                row.last = time
+            if row is not None and time < row.started:
+                row.started = time
 
     def _keep(self, digest: str, thread: int, state: int, time: int) -> None:
         self._tips.setdefault(digest, {})[thread] = (state, time)
@@ -382,24 +385,6 @@ def _question(key: str, facts: Facts) -> tuple[object, ...]:
     """What makes the same question: also who says it, for agents may be asked the same at once."""
     said = (facts.thread, facts.parent, facts.said_class, facts.window)
     return key, facts.session, facts.tip, facts.client, facts.shape, *said
-
-
-def _of_thread(facts: Facts) -> Facts:
-    """What a class is derived from, and by which the first window is known."""
-    return Facts(
-        session=facts.session,
-        source=facts.source,
-        thread=facts.thread,
-        parent=facts.parent,
-        said_class=facts.said_class,
-        agent=facts.agent,
-        window=facts.window,
-        prompt=facts.prompt,
-        shape=facts.shape,
-        opening=facts.opening,
-        answer_id=facts.answer_id,
-        client=facts.client,
-    )
 
 
 def reclassify(tables: AccountTables, most: int) -> int:

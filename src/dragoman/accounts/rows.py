@@ -58,12 +58,12 @@ def details_of(kept: bytes) -> Details:
 
 def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
     """A row of records, in the order of `store.records.COLUMNS`."""
-    return _row(entry, placed.session, placed.thread, +is_unpriced(entry))
+    return _row(entry, placed.session, placed.thread, _cost(entry), +is_unpriced(entry))
 
 
 def measures_of(entry: Entry) -> tuple[int, ...]:
     """What it adds to sums, in the order of `store.migrations.MEASURES`."""
-    return _measures(entry, +is_unpriced(entry))
+    return _measures(entry, _cost(entry), +is_unpriced(entry))
 
 
 def is_unpriced(entry: Entry) -> bool:
@@ -82,7 +82,11 @@ def is_unpriced(entry: Entry) -> bool:
     return False
 
 
-def _row(entry: Entry, session: int, thread: int, unpriced: int) -> tuple[object, ...]:
+def _cost(entry: Entry) -> int:
+    return 0 if entry.money is None else entry.money.total
+
+
+def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
     # By places, which never change: columns are named as members are, and stand in their order but for a few.
     said = astuple(entry)
     tokens, money, losses = entry.tokens, entry.money, entry.losses
@@ -105,7 +109,7 @@ def _row(entry: Entry, session: int, thread: int, unpriced: int) -> tuple[object
         said[25],
         *(_UNKNOWN if tokens is None else astuple(tokens)),
         +entry.estimated,
-        0 if money is None else money.total,
+        cost,
         unpriced,
         None if money is None else money.said,
         "" if money is None else money.version,
@@ -116,8 +120,8 @@ def _row(entry: Entry, session: int, thread: int, unpriced: int) -> tuple[object
     )
 
 
-def _measures(entry: Entry, unpriced: int) -> tuple[int, ...]:
-    tokens, money, outcome, first = entry.tokens, entry.money, entry.outcome, entry.first
+def _measures(entry: Entry, cost: int, unpriced: int) -> tuple[int, ...]:
+    tokens, outcome, first = entry.tokens, entry.outcome, entry.first
     conversation = entry.kind == CONVERSATION
     wrong = conversation and outcome in _WRONG
     counts = wrong or (conversation and outcome == ANSWERED)
@@ -140,7 +144,7 @@ def _measures(entry: Entry, unpriced: int) -> tuple[int, ...]:
         +(not conversation),
         *used,
         +entry.estimated,
-        0 if money is None else money.total,
+        cost,
         unpriced,
         len(entry.losses),
         entry.took if counts else 0,
@@ -161,10 +165,10 @@ class Batch:
 
     def add(self, entry: Entry, placed: Placed) -> None:
         """Take one more."""
-        unpriced = +is_unpriced(entry)
+        cost, unpriced = _cost(entry), +is_unpriced(entry)
         thread = placed.thread
-        self.rows.append(_row(entry, placed.session, thread, unpriced))
-        measures = _measures(entry, unpriced)
+        self.rows.append(_row(entry, placed.session, thread, cost, unpriced))
+        measures = _measures(entry, cost, unpriced)
         quarter = entry.time // QUARTER
         key = (quarter, entry.key, entry.client, entry.provider, entry.model)
         found = self._by_key.get(key)

@@ -52,3 +52,21 @@ class Facts(Struct, frozen=True, array_like=True, omit_defaults=True):
 
 
 NOTHING = Facts()
+
+
+def of_thread(facts: Facts) -> Facts:
+    """What is kept with a thread: what its class is derived from, and by which its first window is known."""
+    return Facts(
+        session=facts.session,
+        source=facts.source,
+        thread=facts.thread,
+        parent=facts.parent,
+        said_class=facts.said_class,
+        agent=facts.agent,
+        window=facts.window,
+        prompt=facts.prompt,
+        shape=facts.shape,
+        opening=facts.opening,
+        answer_id=facts.answer_id,
+        client=facts.client,
+    )
