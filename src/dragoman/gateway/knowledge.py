@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -31,6 +32,8 @@ from dragoman.rules.abilities import abilities_of
 # Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MOST = 4096
 _LONGEST = 512
+# Whether keys may rest.
+_RESTS = attrgetter("any")
 
 
 class _Line(Struct, frozen=True, kw_only=True):
@@ -75,10 +78,7 @@ class Knowledge:
         line = self._lines.get(outline.ids)
         if line is None or line.changes != self._listed.changes:
             line = self._line(outline)
-        for rests in line.rests:
-            if rests.any:
-                return False
-        return size <= line.room and not self._admission.busy(outline.providers)
+        return size <= line.room and not any(map(_RESTS, line.rests)) and not self._admission.busy(outline.providers)
 
     def _line(self, outline: Outline) -> _Line:
         known = self._lines.get(outline.ids)
@@ -137,7 +137,7 @@ class Knowledge:
 
     def keys_rest(self, outline: Outline) -> bool:
         """Whether any key may rest of any provider of a line."""
-        return any(rests.any for rests in self._line(outline).rests)
+        return any(map(_RESTS, self._line(outline).rests))
 
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""

@@ -170,7 +170,7 @@ class Service:
     def plan(self, route: Route, needs: Needs, conversation: str) -> Plan:
         """In which order the targets of a route are tried for a request."""
         exploring = self.settings.routing.explore
-        return self.traffic.plan(route, needs, self.knowledge, conversation=conversation, exploring=exploring)
+        return self.traffic.plan(route, needs, self.knowledge, conversation, exploring)
 
     def health_of(self, target: Target) -> str | None:
         """How a target stands, in a word; None if it was not tried."""

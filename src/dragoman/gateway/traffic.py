@@ -39,6 +39,8 @@ _LONGEST = 512
 # Tokens of an answer as long as nobody has heard one, and the share of the latest in what is usual.
 _USUAL_OUTPUT = 500.0
 _LATEST = 0.1
+# Members of an enumeration are slow to find, and these are looked for in most requests.
+_PINNED, _ANSWERED = Why.PINNED, Kind.ANSWERED
 
 
 class Traffic:
@@ -58,7 +60,7 @@ class Traffic:
     # Before a request is put to anybody.
 
     def plan(
-        self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "", exploring: float = 0.0
+        self, route: Route, needs: Needs, known: Knowledge, conversation: str = "", exploring: float = 0.0
     ) -> Plan:
         """In which order the targets of a route are tried for a request, which takes its turn unless it stays."""
         now, chance = self.clock(), self.chance
@@ -68,7 +70,7 @@ class Traffic:
         turn = self._turns.get(route.name, 0)
         dice = Dice(chance(), chance(), chance(), exploring)
         made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known), dice)
-        if made.why is not Why.PINNED and (turn or len(self._turns) < _MOST_LINES):
+        if made.why is not _PINNED and (turn or len(self._turns) < _MOST_LINES):
             self._turns[route.name] = turn + 1
         return made
 
@@ -143,7 +145,7 @@ class Traffic:
         if len(name) > _LONGEST:
             return
         self.health.note(name, kind, now, began, charged, permit)
-        if kind is Kind.ANSWERED:
+        if kind is _ANSWERED:
             self.budgets.fill(name)
             if usage is not None:
                 self._learn_output(name, usage.output)
@@ -171,7 +173,7 @@ class Traffic:
         else:
             self._outputs[target] = known + (tokens - known) * _LATEST
 
-    def pin(self, owner: str, conversation: str, target: Target, *, key: str, rule: str) -> None:
+    def pin(self, owner: str, conversation: str, target: Target, key: str, rule: str) -> None:
         """Say where a conversation is: with whoever answered it."""
         if len(target.id) <= _LONGEST:
             self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())

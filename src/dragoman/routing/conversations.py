@@ -17,7 +17,6 @@ MOST = 4096
 
 def conversation_key(
     owner: str,
-    *,
     conversation: str = "",
     previous: str = "",
     cache_key: str = "",
@@ -36,7 +35,7 @@ def conversation_key(
         return response_key(owner, previous)
     if cache_key:
         return _digest("cache", owner, cache_key)
-    session = session_header(headers)
+    session = session_header(headers) if headers else ""
     if session:
         return _digest("session", owner, session)
     return _digest("opening", owner, instructions, opening) if opening else ""

@@ -34,6 +34,8 @@ __all__ = ["Behind", "Candidate", "Dice", "Filter", "Pin", "Plan", "View", "Why"
 
 # A nested route's chance is in the digits that its parent's choice left alone.
 _DIGITS = 1024
+# Members of an enumeration are slow to find, and these are looked for in most requests.
+_PINNED, _POLICY = Why.PINNED, Why.POLICY
 
 
 def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
@@ -72,16 +74,16 @@ def _lead(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[Targe
     leaves = outline.leaves
     there = view.pin.target if view.pin is not None else needs.issuer
     if there and (place := outline.places.get(there)) is not None and leaves[place][3]:
-        return leaves[place][1], Why.PINNED
+        return leaves[place][1], _PINNED
     if outline.leader is not None:
-        return outline.leader, Why.POLICY
+        return outline.leader, _POLICY
+    policy = outline.policy
     if not outline.flat or len(leaves) < 2:
         return None
-    policy = outline.policy
     if policy.order is not None:
-        return leaves[policy.order(outline.tree.weights, view.turn, dice.weight)[0]][1], Why.POLICY
+        return leaves[policy.order(outline.tree.weights, view.turn, dice.weight)[0]][1], _POLICY
     first = policy.first(outline, needs, view, dice) if policy.first is not None else None
-    return None if first is None else (leaves[first][1], Why.POLICY)
+    return None if first is None else (leaves[first][1], _POLICY)
 
 
 class _Later(Struct, frozen=True):

@@ -29,12 +29,12 @@ class _Averages:
     """Sums of one target, each sample with its weight."""
 
     __slots__ = (
-        "_needed",
-        "_output",
         "answers",
         "attempts",
         "first",
         "last",
+        "needed",
+        "output",
         "samples",
         "seconds",
         "streams",
@@ -53,8 +53,8 @@ class _Averages:
         # Of whole answers: what came in which time.
         self.whole = self.took = 0.0
         # How many seconds so many tokens take, as long as nothing is added; -1 if nobody asked.
-        self._output = -1
-        self._needed = 0.0
+        self.output = -1
+        self.needed = 0.0
 
     def fade(self, now: float) -> None:
         """Let all that was count for less."""
@@ -70,7 +70,7 @@ class _Averages:
         self.seconds *= left
         self.whole *= left
         self.took *= left
-        self._output = -1
+        self.output = -1
 
     def speed(self, now: float) -> Speed:
         """What they come to."""
@@ -78,11 +78,17 @@ class _Averages:
         age = max(now - self.last, 0.0)
         return Speed(first_token=first, rate=rate, success_rate=self._success_rate(age), age=age, samples=self.samples)
 
-    def expected(self, now: float, output: int) -> float:
-        """When so many tokens are expected, as by the speed; only its age is worked out each time."""
-        if output != self._output:
-            self._output, self._needed = output, needed(*self._pace(), output)
-        seconds, age = self._needed, now - self.last
+    def work_out(self, output: int) -> bool:
+        """Know how many seconds so many tokens take, until something is added; False if nothing was measured."""
+        if not self.samples:
+            return False
+        first, rate = self._pace()
+        self.output, self.needed = output, needed(first, rate, output)
+        return True
+
+    def expected(self, now: float) -> float:
+        """When as many tokens are expected as was worked out, as by the speed: only the age is looked at each time."""
+        seconds, age = self.needed, now - self.last
         if age <= 0.0:
             age = 0.0
         if self.answers != self.attempts:
@@ -157,13 +163,12 @@ class Speeds:
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
-        known = self._found[size >= LARGE]
         place, least, unknown = -1, inf, -1
-        for index, target in enumerate(targets):
-            found = known.get(target)
-            if found is None or not found.samples:
+        for index, found in enumerate(map(self._found[size >= LARGE].get, targets)):
+            if found is None or (found.output != output and not found.work_out(output)):
                 unknown = index if unknown < 0 else unknown
-            elif (seconds := found.expected(now, output)) < least:
+            # Age and failures only make it longer.
+            elif found.needed < least and (seconds := found.expected(now)) < least:
                 place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
 

@@ -56,17 +56,13 @@ class _TextPart(Struct):
     text: str = ""
 
 
-_STRING = msgspec.json.Decoder(str)
-_TEXTS = msgspec.json.Decoder(list[_TextPart])
-_QUOTE = ord('"')
+_TEXT = msgspec.json.Decoder(str | list[_TextPart])
 
 
 def text_in(raw: Raw) -> str:
     """The text of a member that is one, or a list of parts with texts; what else they say is left out."""
-    view = memoryview(raw)
-    if view.nbytes and view[0] == _QUOTE:
-        return peeked(raw, _STRING) or ""
-    return "".join([part.text for part in listed(raw, _TEXTS)])
+    found = peeked(raw, _TEXT) if raw is not NULL else None
+    return found if isinstance(found, str) else "".join([part.text for part in found or ()])
 
 
 class Spoken(Struct):

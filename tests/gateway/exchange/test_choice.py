@@ -9,14 +9,11 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange.choice import (
-    carries_seals,
     conversation_of,
     keepers_of,
     kept_there,
-    refers,
     seen_in,
     wanted,
-    wants_of,
 )
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE
@@ -52,6 +49,11 @@ def _route(house: House, name: str) -> Route:
     return house.app.service.routes.route(name, CHAT)
 
 
+def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> Wants:
+    asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=[])
+    return wanted(body, asked, _route(house, name), pinned=pinned)
+
+
 def _body(**more: object) -> bytes:
     asked = {"model": "two", "messages": [{"role": "user", "content": "Hello."}], **more}
     return json.dumps(asked).encode()
@@ -69,23 +71,24 @@ def _body(**more: object) -> bytes:
 )
 def test_a_line_asks_for_what_its_policy_needs(name: str, wants: Wants) -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
-        found = wants_of(_route(house, name), 100, pinned=False)
+        found = _wants(house, name, _body())
         # Prices decide ties, too.
         assert found == (replace(wants, signs=True) if name == "faithful" else wants)
 
 
 def test_where_conversations_were_moved_each_is_looked_for() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
-        assert wants_of(_route(house, "two"), 100, pinned=True).opening
-        assert wants_of(_route(house, "two"), INLINE + 1, pinned=False).opening
-        assert not wants_of(_route(house, "turns"), INLINE + 1, pinned=True).opening
+        large = _body(user="x" * INLINE)
+        assert _wants(house, "two", _body(), pinned=True).opening
+        assert _wants(house, "two", large).opening
+        assert not _wants(house, "turns", large, pinned=True).opening
 
 
 def test_pitfall_357_where_keys_take_turns_each_conversation_is_looked_for() -> None:
     keys = ("sk-1-0123456789abcdef", "sk-2-0123456789abcdef")
     with running((), lambda port: _lined(settings_for(port, provider_keys=keys))) as house:
-        assert wants_of(_route(house, "two"), 100, pinned=False) == Wants(opening=True)
-        assert wants_of(_route(house, "turns"), 100, pinned=False) == Wants()
+        assert _wants(house, "two", _body()) == Wants(opening=True)
+        assert _wants(house, "turns", _body()) == Wants()
 
 
 def test_losses_are_counted_for_each_target() -> None:
@@ -100,16 +103,15 @@ def test_losses_are_counted_for_each_target() -> None:
 
 def test_what_some_provider_keeps_is_seen() -> None:
     part = {"type": "file", "file": {"file_id": "file-1"}}
-    assert refers(_body(messages=[{"role": "user", "content": [part]}]), CHAT)
-    assert not refers(_body(), CHAT)
     kept = _body(messages=[{"role": "user", "content": [part]}])
     schema = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
     declared = _body(tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
-    assert refers(declared, CHAT)
     with running((), lambda port: _lined(settings_for(port))) as house:
+        assert not _wants(house, "two", _body()).signs
         for body, alone in ((kept, True), (declared, False)):
             route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
-            wants = wants_of(route, len(body), pinned=False, refers=refers(body, CHAT))
+            wants = _wants(house, "two", body)
+            assert wants.signs
             assert seen_in(body, asked, look(body, API_PATH), route, wants).alone is alone
 
 
@@ -123,7 +125,9 @@ def test_what_some_provider_keeps_is_seen() -> None:
 )
 def test_each_protocol_has_members_of_its_own_for_what_is_kept(protocol: str, members: list[str]) -> None:
     every = ["file_id", "container", "vector_store_ids"]
-    assert [name for name in every if refers(_body(**{name: "x"}), protocol)] == members
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        found = [name for name in every if _wants(house, "two", _body(**{name: "x"}), protocol=protocol).signs]
+    assert found == members
 
 
 def test_seals_are_looked_for_only_where_somebody_speaks_another_protocol() -> None:
@@ -161,9 +165,9 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
     body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = house.app.service.routes.route("kept", RESPONSES)
-        wants = wants_of(route, len(body), pinned=False, sealed=carries_seals(body, CHAT, route))
-        assert wants.issuer and not wants_of(_route(house, "turns"), 1, pinned=True, sealed=True).issuer
         asked = ClientRequest(api_path=API_PATH, headers=[])
+        wants = wanted(body, asked, route, pinned=False)
+        assert wants.issuer and not _wants(house, "turns", body, pinned=True).issuer
         assert seen_in(body, asked, look(body, API_PATH), route, wants).issuer == issuer
 
 

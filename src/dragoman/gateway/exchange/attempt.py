@@ -178,6 +178,10 @@ class Attempt(_Answer):
         """The request as the target gets it, once it is written."""
         return self.prepared if self.is_prepared else None
 
+    def key_digest(self) -> str:
+        """What the key is known by wherever it is not used."""
+        return "" if self.key is None else self._rotation.digest(self.key)
+
     def let_go(self) -> None:
         """Keep no more than it takes to tell how it failed: others are asked, and each has a request of its own."""
         self.body, self.raw, self.earlier = b"", b"", ()

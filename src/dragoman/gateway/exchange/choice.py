@@ -53,27 +53,23 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 NOTHING_WANTED = Wants()
 NOTHING_SEEN = Seen()
+_NO_OPENING = Opening()
 
 
-def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False, sealed: bool = False) -> Wants:
-    """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere.
-
-    `refers` says that the request may refer to what some provider keeps, `sealed` that it carries reasoning of one.
-    """
+def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> Wants:
+    """What a line asks of a request, by the bytes of that; `pinned` if any conversation is anywhere."""
+    protocol, size = asked.api_path.protocol, len(body)
     # What is large is looked at beside the loop now, or never.
     usual = route.wants[pinned or size > INLINE]
+    # It may refer to what a provider keeps beside responses and conversations: its signs tell.
+    refers = any(map(body.__contains__, codec_of(protocol).keepsakes))
+    # It may carry reasoning that a target sealed which is asked in another protocol.
+    sealed = route.spoken != protocol and route.outline.sticky and _ENVELOPE in body
     if not refers and not sealed and size <= _FITS_ALL:
         return usual
     # An image is far longer in bytes than in tokens, and a window is of tokens.
     signs = usual.signs or refers or size > _FITS_ALL
-    return Wants(signs, usual.opening, usual.losses, sealed and route.outline.sticky)
-
-
-def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> Wants:
-    """What a line asks of a request, by the bytes of that."""
-    protocol = asked.api_path.protocol
-    sealed = carries_seals(body, protocol, route)
-    return wants_of(route, len(body), pinned=pinned, refers=refers(body, protocol), sealed=sealed)
+    return Wants(signs, usual.opening, usual.losses, sealed)
 
 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
@@ -148,16 +144,6 @@ def kept_there(target: Target) -> Target:
     return replace(target, kept_here=False) if target.kept_here else target
 
 
-def refers(body: bytes, protocol: str) -> bool:
-    """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
-    return any(map(body.__contains__, codec_of(protocol).keepsakes))
-
-
-def carries_seals(body: bytes, protocol: str, route: Route) -> bool:
-    """Whether a request may carry reasoning that a target sealed which is asked in another protocol."""
-    return route.spoken != protocol and route.outline.sticky and _ENVELOPE in body
-
-
 def issuer_in(body: bytes, route: Route) -> str:
     """The id of the target that sealed the latest reasoning in a request; "" if none of the line did."""
     found, at = None, len(body)
@@ -180,17 +166,24 @@ def thread_of(route: Route, facts: Facts) -> str:
     return f"{class_of(facts).kind} {facts.thread}" if route.threaded else ""
 
 
-def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str, thread: str = "") -> str:
-    """What the conversation of a request is known by on a line; "" if nothing tells it from others."""
-    said, found, owner = looked.said, opening or Opening(), owner_of(asked.key).hex()
-    if said is not None and said.previous and not said.conversation:
-        # An answer is where it is, whatever the line is called.
-        return response_key(owner, said.previous)
-    return conversation_key(
-        f"{owner} {line} {thread}" if thread else f"{owner} {line}",
-        conversation=(said.conversation or "") if said is not None else "",
-        cache_key=found.cache_key,
-        headers=asked.headers,
-        instructions=found.instructions,
-        opening=found.text,
-    )
+def conversation_of(
+    asked: ClientRequest,
+    looked: Look,
+    opening: Opening | None,
+    line: str,
+    thread: str = "",
+    named: bool = True,
+) -> str:
+    """What the conversation of a request is known by on a line; "" if nothing tells it from others.
+
+    `named` says whether headers may name its session.
+    """
+    said, found, owner = looked.said, opening or _NO_OPENING, owner_of(asked.key).hex()
+    line = f"{owner} {line} {thread}" if thread else f"{owner} {line}"
+    conversation, headers = "", asked.headers if named else ()
+    if said is not None:
+        conversation = said.conversation or ""
+        if said.previous and not conversation:
+            # An answer is where it is, whatever the line is called.
+            return response_key(owner, said.previous)
+    return conversation_key(line, conversation, "", found.cache_key, headers, found.instructions, found.text)

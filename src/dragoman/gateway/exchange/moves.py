@@ -124,7 +124,7 @@ class Moves(ABC):
             seen = self.attempt.answer_named
             if seen is not UNSEEN:
                 changes["stop"], changes["answered_by"], changes["response_id"] = seen.stop, seen.model, seen.id
-        if kind is Kind.ANSWERED and self.has_attempt:
+        if kind is _ANSWERED and self.has_attempt:
             call, told = self.attempt.first_call, self._memory.told_id
             if call or told:
                 changes["facts"] = self._service.listener.answered(self._account.record, call, told)
@@ -157,24 +157,24 @@ class Moves(ABC):
             # Nobody had to know until now.
             opening = codec_of(self._asked.api_path.protocol).opening_of(self._body)
             thread = "" if self._route is None else thread_of(self._route, looked.facts)
-            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread)
-        if not course.conversation:
+            named = bool(looked.facts.session)
+            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)
+        conversation, pin, rule, target = course.conversation, course.pin, course.rule, attempt.target
+        if not conversation:
             return
-        pin = course.pin
-        if pin is not None and pin.target != attempt.target.id and not course.leaves(pin):
+        if pin is not None and pin.target != target.id and not course.leaves(pin):
             # It was only passed over for a moment, and its cache is there.
             return
-        target, told = attempt.target, self._memory.told_id
-        key = "" if attempt.key is None else service.rotation(target.provider).digest(attempt.key)
-        stays = pin is not None and (pin.target, pin.key, pin.rule) == (target.id, key, course.rule)
-        if stays and not told and service.traffic.pins.holds(course.conversation, pin):
+        told, key = self._memory.told_id, attempt.key_digest()
+        stays = pin is not None and (pin.target, pin.key, pin.rule) == (target.id, key, rule)
+        if stays and not told and service.traffic.pins.holds(conversation, pin):
             # It is where it was, and was used when it was looked for.
             return
         owner = owner_of(self._asked.key).hex()
-        service.traffic.pin(owner, course.conversation, target, key=key, rule=course.rule)
+        service.traffic.pin(owner, conversation, target, key, rule)
         if told:
             # The next request may refer to it, and say nothing of how it all began.
-            service.traffic.pin(owner, response_key(owner, told), target, key=key, rule=course.rule)
+            service.traffic.pin(owner, response_key(owner, told), target, key, rule)
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""

@@ -153,9 +153,9 @@ class RequestMoves(FailureMoves):
         assert route is not None and looked is not None
         conversation = ""
         if route.outline.sticky and (seen.opening is not None or looked.said is not None):
-            conversation = conversation_of(
-                self._asked, looked, seen.opening, route.name, thread_of(route, looked.facts)
-            )
+            facts = looked.facts
+            thread = thread_of(route, facts) if route.threaded else ""
+            conversation = conversation_of(self._asked, looked, seen.opening, route.name, thread, facts.session != "")
         if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
@@ -173,8 +173,8 @@ class RequestMoves(FailureMoves):
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.
         course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
-        self._is_held = _waits_for_a_stream(looked)
-        if self._is_held:
+        if _waits_for_a_stream(looked):
+            self._is_held = True
             self._do(Hold(service.settings.routing.hold))
         self._set_out(course)
 

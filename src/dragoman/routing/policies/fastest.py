@@ -36,7 +36,8 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
             keyed.append((2, 0.0, place))
     keyed.sort()
     ranked = [candidates[place] for _, _, place in keyed]
-    if _explores(dice) and len(ranked) > 1:
+    # Whether this request finds out about somebody else.
+    if dice.explore < dice.exploring and len(ranked) > 1:
         stalest = max(ranked, key=_age)
         if stalest is not ranked[0]:
             ranked.remove(stalest)
@@ -46,18 +47,13 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
 
 def first(outline: Outline, needs: Needs, view: View, dice: Dice) -> int | None:
     """The place of the first of all targets in the same rank, without the others."""
-    return None if _explores(dice) else view.soonest(outline, needs.size, _output(needs))
+    return None if dice.explore < dice.exploring else view.soonest(outline, needs.size, _output(needs))
 
 
 def _output(needs: Needs) -> int:
     """How many tokens are to be waited for."""
     most = needs.signs.most_output
     return USUAL_OUTPUT if most is None or most > USUAL_OUTPUT else max(most, 0)
-
-
-def _explores(dice: Dice) -> bool:
-    """Whether this request finds out about somebody else."""
-    return dice.explore < dice.exploring
 
 
 def _age(candidate: Candidate) -> float:
