@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.model.events import Event
 from dragoman.model.failure import Failure
@@ -190,8 +190,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     signs_of: Callable[[bytes], Signs]
     # Members without which no request refers to what its provider keeps beside responses, as they are written.
     keepsakes: tuple[bytes, ...]
-    # By what the conversation of a request is known, without marks that move from turn to turn.
-    opening_of: Callable[[bytes], Opening]
+    # By what the conversation of a request is known, from its members, without marks that move from turn to turn.
+    opening_of: Callable[[Mapping[str, Raw]], Opening]
     # What a request shows of who is speaking, as far as that is sought.
     speech_of: Callable[[bytes, Sought], Speech]
     # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any

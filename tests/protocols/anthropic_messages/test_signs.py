@@ -9,6 +9,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
+from dragoman.wire.members import OBJECT
 
 BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}
 
@@ -63,7 +64,7 @@ def test_what_cannot_be_read_has_none(body: bytes) -> None:
 
 
 def opening(**members: object) -> Opening:
-    return opening_of(json.dumps({"model": "m", **members}).encode())
+    return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -73,7 +74,7 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     assert begun == Opening(instructions="Be brief.", text="Hi")
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(system="Be brief.", messages=[{"role": "user", "content": [plain]}, later]) == begun
-    assert opening(messages=[]) == opening_of(b"") == Opening()
+    assert opening(messages=[]) == opening_of({}) == Opening()
 
 
 def test_what_its_provider_keeps_is_seen() -> None:

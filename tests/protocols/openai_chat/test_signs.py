@@ -9,6 +9,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.openai_chat.signs import opening_of, signs_of
+from dragoman.wire.members import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
@@ -61,7 +62,7 @@ def test_what_cannot_be_read_has_none(body: bytes) -> None:
 
 
 def opening(**members: object) -> Opening:
-    return opening_of(json.dumps({"model": "m", **members}).encode())
+    return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -70,7 +71,7 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(messages=[system, first]) == Opening(instructions="Be brief.", text="Hi")
     assert opening(messages=[system, first, later]) == opening(messages=[system, first])
-    assert opening(messages=[system]) == opening(messages=1) == opening_of(b"") == Opening()
+    assert opening(messages=[system]) == opening(messages=1) == opening_of({}) == Opening()
 
 
 def test_or_by_the_key_of_its_cache() -> None:

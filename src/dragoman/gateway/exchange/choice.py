@@ -78,7 +78,7 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
     issuer = issuer_in(body, route) if wants.issuer else ""
     if not wants.losses and not wants.signs:
         # Where it may refer to what somebody keeps, its signs are wanted.
-        return Seen(opening=codec.opening_of(body) if wants.opening else None, issuer=issuer)
+        return Seen(opening=codec.opening_of(looked.outline.members) if wants.opening else None, issuer=issuer)
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
     if wants.losses:
@@ -100,7 +100,7 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
     signs = codec.signs_of(body) if wants.signs else Signs()
     return Seen(
         signs=signs,
-        opening=codec.opening_of(body) if wants.opening else None,
+        opening=codec.opening_of(looked.outline.members) if wants.opening else None,
         losses=losses,
         refused=refused,
         alone=signs.kept,

@@ -155,7 +155,7 @@ class Moves(ABC):
         service, looked = self._service, self._looked
         if not course.conversation and looked is not None and course.moved(attempt.target):
             # Nobody had to know until now.
-            opening = codec_of(self._asked.api_path.protocol).opening_of(self._body)
+            opening = codec_of(self._asked.api_path.protocol).opening_of(looked.outline.members)
             thread = "" if self._route is None else thread_of(self._route, looked.facts)
             named = bool(looked.facts.session)
             course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -62,6 +62,8 @@ class Outline(Struct):
     input: Raw = _NULL
     tools: Raw = _NULL
     reasoning_effort: Raw = _NULL
+    # All that it says, by the names of the members.
+    members: Mapping[str, Raw] = {}
 
 
 _TEXT = msgspec.json.Decoder(str)
@@ -136,6 +138,7 @@ def outline_of(body: bytes) -> tuple[Outline, str]:
         get("input", _NULL),
         get("tools", _NULL),
         get("reasoning_effort", _NULL),
+        members,
     )
     return outline, name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -94,15 +94,10 @@ def _within(blocks: Sequence[_Block]) -> list[_Block]:
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
 
 
-class _Begun(Struct):
-    messages: list[Spoken] = []
-    system: Raw = NULL
+_SPOKEN = msgspec.json.Decoder(list[Spoken])
 
 
-_BEGUN = msgspec.json.Decoder(_Begun)
-
-
-def opening_of(body: bytes) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> Opening:
     """How the conversation of a request began."""
-    request = peeked(body, _BEGUN)
-    return Opening() if request is None else opening_in(request.messages, text_in(request.system))
+    said = peeked(members.get("messages", NULL), _SPOKEN)
+    return Opening() if said is None else opening_in(said, text_in(members.get("system", NULL)))

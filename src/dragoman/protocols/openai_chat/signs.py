@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw, Struct, field
 
@@ -82,19 +84,12 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-class _Begun(Struct):
-    messages: list[Spoken] = []
-    prompt_cache_key: Raw = NULL
+_SPOKEN = msgspec.json.Decoder(list[Spoken])
 
 
-_BEGUN = msgspec.json.Decoder(_Begun)
-
-
-def opening_of(body: bytes) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> Opening:
     """How the conversation of a request began."""
-    request = peeked(body, _BEGUN)
-    if request is None:
-        return Opening()
-    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
-        return Opening(cache_key=text_in(request.prompt_cache_key))
-    return opening_in(request.messages)
+    cache_key = members.get("prompt_cache_key")
+    if cache_key is not None and says(cache_key):
+        return Opening(cache_key=text_in(cache_key))
+    return opening_in(peeked(members.get("messages", NULL), _SPOKEN) or [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw, Struct, field
 
@@ -102,25 +104,16 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-class _Begun(Struct):
-    input: Raw = NULL
-    instructions: Raw = NULL
-    prompt_cache_key: Raw = NULL
-
-
-_BEGUN = msgspec.json.Decoder(_Begun)
 _SPOKEN = msgspec.json.Decoder(list[Spoken])
 
 
-def opening_of(body: bytes) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> Opening:
     """How the conversation of a request began."""
-    request = peeked(body, _BEGUN)
-    if request is None:
-        return Opening()
-    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
-        return Opening(cache_key=text_in(request.prompt_cache_key))
-    instructions = text_in(request.instructions)
-    said = listed(request.input, _SPOKEN)
+    cache_key = members.get("prompt_cache_key")
+    if cache_key is not None and says(cache_key):
+        return Opening(cache_key=text_in(cache_key))
+    instructions, asked = text_in(members.get("instructions", NULL)), members.get("input", NULL)
+    said = listed(asked, _SPOKEN)
     if not said:
-        return Opening(instructions=instructions, text=text_in(request.input))
+        return Opening(instructions=instructions, text=text_in(asked))
     return opening_in(said, instructions)
