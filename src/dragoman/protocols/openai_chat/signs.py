@@ -92,4 +92,5 @@ def opening_of(members: Mapping[str, Raw]) -> Opening:
     cache_key = members.get("prompt_cache_key")
     if cache_key is not None and says(cache_key):
         return Opening(cache_key=text_in(cache_key))
-    return opening_in(peeked(members.get("messages", NULL), _SPOKEN) or [])
+    said = peeked(members.get("messages", NULL), _SPOKEN)
+    return opening_in([] if said is None else said)
