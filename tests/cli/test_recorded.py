@@ -15,13 +15,14 @@ from dragoman.accounts.journal import Journal
 from dragoman.accounts.period import zone_of
 from dragoman.cli import main
 from dragoman.cli import recorded as common
-from dragoman.cli.recorded import Recorded, looked_into, name_of, once, shown, write_json
+from dragoman.cli.recorded import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
+from dragoman.store import StoreBusy
 from dragoman.store.record_questions import RecordQuestions
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 from tests.cli.machine import clean
-from tests.cli.recorded_file import config
+from tests.cli.recorded_file import MAIN, config, recorded_file
 
 Captured = pytest.CaptureFixture[str]
 COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
@@ -113,12 +114,13 @@ def test_all_is_seen_that_was_written_before(tmp_path: Path) -> None:
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
     journal.open(replace(entry(2), outcome="open"))
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, status):
         assert RecordQuestions(tables.connection).newest() == 1
     # Its worker is gone: what was open has crashed.
     journal.close()
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, status):
         assert RecordQuestions(tables.connection).newest() == 2
+        assert status == 0
 
 
 def test_a_file_that_is_locked_is_read_all_the_same(
@@ -134,10 +136,30 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with looked_into(Recorded(path=str(path), zone=UTC.zone)) as tables:
+        with looked_into(Recorded(path=str(path), zone=UTC.zone)) as (tables, status):
             assert RecordQuestions(tables.connection).newest() == 1
-    assert capsys.readouterr().err.startswith("dragoman: note: what was written last is not shown: ")
+            assert status == INCOMPLETE
+    assert capsys.readouterr().err.startswith(
+        "dragoman: what was written last is left out, since it cannot be moved to "
+    )
     journal.close()
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["session", MAIN], ["logs"], ["top", "--once"], ["top", "--json"]])
+def test_every_command_ends_with_a_status_of_its_own_where_something_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Captured, command: list[str]
+) -> None:
+    at = ["--config", str(recorded_file(tmp_path))]
+    assert called(capfd, *command, *at)[::2] == (0, "")
+
+    def locked(path: str, *, now: int) -> None:
+        raise StoreBusy("database is locked")
+
+    monkeypatch.setattr("dragoman.accounts.drain.drain_all", locked)
+    status, out, err = called(capfd, *command, *at)
+    assert (status, err.count("\n")) == (1, 1)
+    assert "database is locked" in err
+    assert out
 
 
 def test_what_is_looked_at_again_and_again_complains_once() -> None:
@@ -156,10 +178,10 @@ def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture
         journal.settle(entry(number))
     lines = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, _):
         assert RecordQuestions(tables.connection).newest() == 2
     assert capsys.readouterr().err == (
-        "dragoman: note: 1 line of journals could not be read, and what they said is left out\n"
+        "dragoman: 1 line of journals could not be read, and what they said is left out\n"
     )
     journal.close()
 

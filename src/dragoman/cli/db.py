@@ -13,9 +13,9 @@ from typing import IO
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.recorded import add_config, now_in_micro, recorded, write_json
+from dragoman.cli.recorded import add_config, drain, now_in_micro, recorded, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
-from dragoman.cli.usage import add_times, drained
+from dragoman.cli.usage import add_times
 
 WRONG = 1
 _MICRO = 1_000_000
@@ -90,7 +90,7 @@ def run_export(options: argparse.Namespace) -> int:
     kept, now = recorded(options), now_in_micro()
     zone = kept.zone if options.zone is None else zone_of(options.zone)
     period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
-    status = drained(kept.path, now)
+    status = drain(kept.path)
     if not Path(kept.path).exists():
         documents.complain(f"nothing was recorded yet: {kept.path} is not there")
     tables = open_account_tables(kept.path, read_only=True)

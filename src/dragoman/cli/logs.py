@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.cli import documents
-from dragoman.cli.parser import DONE, UNREAD
+from dragoman.cli.parser import UNREAD
 from dragoman.cli.recorded import (
     Recorded,
     add_config,
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
         return _show(kept, options)
     tell = _teller(kept, options)
     wanted = _wanted(kept, options)
-    number = _latest(kept, wanted, options.most, tell)
-    return _follow(kept, wanted, number, tell) if options.follow else DONE
+    number, status = _latest(kept, wanted, options.most, tell)
+    return _follow(kept, wanted, number, tell) if options.follow else status
 
 
 def _show(kept: Recorded, options: argparse.Namespace) -> int:
@@ -85,14 +85,14 @@ def _show(kept: Recorded, options: argparse.Namespace) -> int:
     from dragoman.accounts import exchanges
     from dragoman.cli.exchange_page import as_page
 
-    with looked_into(kept) as tables:
+    with looked_into(kept) as (tables, status):
         found = exchanges.find(tables, name_of(options.id) or "")
     if options.json:
         write_json(exchanges.as_json(found))
     else:
         screen = screen_of(sys.stdout, options.color)
         documents.say("\n".join(as_page(found, kept, screen)), screen)
-    return DONE
+    return status
 
 
 def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
@@ -102,7 +102,7 @@ def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
     since = kept.since(options.since, now_in_micro()) if options.since else 0
     session: int | None = None
     if options.session is not None:
-        with looked_into(kept) as tables:
+        with looked_into(kept) as (tables, _):
             session = find(tables, name_of(options.session) or "", name_of(options.key)).id
     return Wanted(
         since=since,
@@ -114,16 +114,16 @@ def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
     )
 
 
-def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> int:
-    """Tell the latest; give the number behind which others come."""
+def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> tuple[int, int]:
+    """Tell the latest; give the number behind which others come, and the status."""
     from dragoman.accounts import exchanges
 
-    with looked_into(kept) as tables:
+    with looked_into(kept) as (tables, status):
         number = exchanges.newest(tables)
         found = exchanges.latest(tables, wanted, most)
     for each in found:
         tell(each)
-    return max([number, *(each.row.number for each in found)])
+    return max([number, *(each.row.number for each in found)]), status
 
 
 def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
@@ -134,7 +134,7 @@ def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchang
     complain = once(documents.complain)
     while not _is_unread():
         try:
-            with looked_into(kept, complain) as tables:
+            with looked_into(kept, complain) as (tables, _):
                 # Fewer than there were if some were forgotten.
                 newest = exchanges.newest(tables)
                 found = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MICRO = 1_000_000
 # Names from outside are shown up to so many letters.
 _LONGEST = 60
+# The status where something that was written could not be looked at.
+INCOMPLETE = 1
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
@@ -95,8 +97,8 @@ def now_in_micro() -> int:
     return time.time_ns() // 1000
 
 
-def drain(path: str, complain: Callable[[str], None] = documents.complain) -> None:
-    """Move what stands in journals into the file; what cannot be moved at present is told, and the rest shown."""
+def drain(path: str, complain: Callable[[str], None] = documents.complain) -> int:
+    """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
     from dragoman.accounts.drain import drain_all
     from dragoman.store import StoreError
 
@@ -104,22 +106,25 @@ def drain(path: str, complain: Callable[[str], None] = documents.complain) -> No
         drained = drain_all(path, now=now_in_micro())
     except StoreError as error:
         # Somebody else has the file, or its disk is full: what is in it can be read all the same.
-        complain(f"note: what was written last is not shown: {error}")
-        return
+        complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
+        return INCOMPLETE
     if drained.damaged:
         lines = amounts.counted(drained.damaged, "line")
-        complain(f"note: {lines} of journals could not be read, and what they said is left out")
+        complain(f"{lines} of journals could not be read, and what they said is left out")
+    return 0
 
 
 @contextmanager
-def looked_into(kept: Recorded, complain: Callable[[str], None] = documents.complain) -> Iterator[AccountTables]:
-    """The tables, to read only, with all that was written until now."""
+def looked_into(
+    kept: Recorded, complain: Callable[[str], None] = documents.complain
+) -> Iterator[tuple[AccountTables, int]]:
+    """The tables, to read only, with all that was written until now, and the status of that."""
     from dragoman.store.account_tables import open_account_tables
 
-    drain(kept.path, complain)
+    status = drain(kept.path, complain)
     tables = open_account_tables(kept.path, read_only=True)
     try:
-        yield tables
+        yield tables, status
     finally:
         tables.close()
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dragoman.cli import amounts, documents
-from dragoman.cli.parser import DONE
 from dragoman.cli.recorded import Recorded, add_config, looked_into, name_of, now_in_micro, recorded, shown, write_json
 from dragoman.cli.sessions import STATES, figures_as_json, link_of, session_members, state_of, troubles_of
 from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     now = now_in_micro()
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
-    with looked_into(kept) as tables:
+    with looked_into(kept) as (tables, status):
         opened = live.opened_now(tables, kept.path)
         session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
         found = sessions.whole(tables, session, opened, now, fold=fold)
@@ -82,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         documents.say(
             "\n".join(table(screen, _WHOLE, [_whole_row(node, found, now) for node in found.tree.nodes])), screen
         )
-    return DONE
+    return status
 
 
 def _as_text(found: Whole, kept: Recorded, screen: Screen, now: int) -> Iterator[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dragoman.cli import amounts, documents
-from dragoman.cli.parser import DONE
 from dragoman.cli.recorded import (
     Recorded,
     add_config,
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     now = now_in_micro()
     since = kept.since(options.since, now)
     key = name_of(options.key)
-    with looked_into(kept) as tables:
+    with looked_into(kept) as (tables, status):
         opened = live.opened_now(tables, kept.path)
         found = sessions.listing(tables, since, key, options.most, opened, now)
         wholes = {
@@ -94,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         }
     if options.json:
         write_json(_as_json(found, wholes, since, now))
-        return DONE
+        return status
     screen = screen_of(sys.stdout, options.color)
     if not found.lines and screen.terminal:
         documents.say(
@@ -105,9 +104,9 @@ def run(options: argparse.Namespace) -> int:
             ),
             screen,
         )
-        return DONE
+        return status
     documents.say("\n".join(_as_text(found, wholes, kept, screen, now)), screen)
-    return DONE
+    return status
 
 
 def _as_text(found: Listing, wholes: dict[int, Whole], kept: Recorded, screen: Screen, now: int) -> Iterator[str]:

@@ -67,18 +67,20 @@ def run(options: argparse.Namespace) -> int:
     watch = Watch(kept.path, by_model=options.by == MODEL)
     screen = screen_of(sys.stdout, options.color)
     if options.json:
-        write_json(_as_json(_look(kept, watch)))
-        return DONE
+        present, status = _look(kept, watch)
+        write_json(_as_json(present))
+        return status
     if options.once or not screen.terminal or is_dumb(os.environ):
-        documents.say("\n".join(page(_look(kept, watch), options.by, kept, screen)), screen)
-        return DONE
+        present, status = _look(kept, watch)
+        documents.say("\n".join(page(present, options.by, kept, screen)), screen)
+        return status
     _draw(kept, watch, options.by, options.color)
     return DONE
 
 
-def _look(kept: Recorded, watch: Watch, complain: Callable[[str], None] = documents.complain) -> Present:
-    with looked_into(kept, complain) as tables:
-        return watch.look(tables, now_in_micro())
+def _look(kept: Recorded, watch: Watch, complain: Callable[[str], None] = documents.complain) -> tuple[Present, int]:
+    with looked_into(kept, complain) as (tables, status):
+        return watch.look(tables, now_in_micro()), status
 
 
 def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
@@ -90,7 +92,7 @@ def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
             # Windows are made wider and narrower.
             screen = screen_of(sys.stdout, colour)
             notes: list[str] = []
-            lines = list(page(_look(kept, watch, notes.append), by, kept, screen))
+            lines = list(page(_look(kept, watch, notes.append)[0], by, kept, screen))
             lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]][: _height()]
             drawn = f"{_REST_OF_LINE}\r\n".join(lines)
             documents.write(screen.encode(f"{_HOME}{drawn}{_REST_OF_LINE}{_REST_OF_SCREEN}"))

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.amounts import counted, money, tokens
-from dragoman.cli.recorded import add_config, as_json, now_in_micro, recorded
+from dragoman.cli.recorded import add_config, as_json, drain, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import DragomanError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dragoman.accounts.period import Period
     from dragoman.accounts.usage import Figures, Group, Usage
 
-INCOMPLETE = 1
 _MICRO = 1_000_000
 # As wide as all columns beside each other take.
 _WIDE = 120
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
     # What was said wrongly is told before anything is looked at.
     period()
-    status = drained(kept.path, now)
+    status = drain(kept.path)
     if not Path(kept.path).exists():
         documents.complain(f"nothing was recorded yet: {kept.path} is not there")
         _tell(options, nothing(by, period()), lambda: iter(()))
@@ -113,22 +112,6 @@ def run(options: argparse.Namespace) -> int:
     finally:
         tables.close()
     return status
-
-
-def drained(path: str, now: int) -> int:
-    """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
-    from dragoman.accounts.drain import drain_all
-    from dragoman.store import StoreError
-
-    try:
-        damaged = drain_all(path, now=now).damaged
-    except StoreError as error:
-        # Somebody else has the file, or its disk is full: what is in it can be read all the same.
-        documents.complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
-        return INCOMPLETE
-    if damaged:
-        documents.complain(f"{counted(damaged, 'line')} of journals could not be read, and what they said is left out")
-    return 0
 
 
 def _complete(found: Usage, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
