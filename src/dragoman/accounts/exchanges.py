@@ -85,7 +85,7 @@ def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list
 
 
 def find(tables: AccountTables, text: str) -> Exchange:
-    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or the answer's."""
+    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer."""
     questions = RecordQuestions(tables.connection)
     times = times_of(text)
     found = [] if times is None else questions.between(text, *times, _SEVERAL + 1)

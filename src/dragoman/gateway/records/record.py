@@ -83,7 +83,7 @@ class Record(Struct, frozen=True, kw_only=True):
     tokens: Tokens | None = None
     estimated: bool = False
     money: Money | None = None
-    # Why the answer ended, which model it says it is from, and what it calls itself.
+    # Why the answer ended, which model it says it is from, and what its provider calls it.
     stop: str = ""
     answered_by: str = ""
     response_id: str = ""
