@@ -14,7 +14,6 @@ from dragoman.sessions.facts import NOTHING, Facts
 CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
 # What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
 OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
-OUTCOMES = (OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED)
 
 
 class Tokens(Struct, frozen=True, array_like=True, gc=False):

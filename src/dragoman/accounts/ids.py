@@ -12,20 +12,11 @@ _LETTERS = 11
 # more than once, and are set between.
 _LEAST = 5
 _MOMENT = 2_000_000
-_LENGTH = len(_BEGINNING) + _DIGITS + _LETTERS
 
 
 def new_id(now: int, token: Callable[[int], str]) -> str:
     """An id for an exchange that begins now, in microseconds."""
     return f"{_BEGINNING}{now:0{_DIGITS}x}{token(_LETTERS)}"
-
-
-def time_of(name: str) -> int | None:
-    """When an exchange began by its id, in microseconds, a moment more or less; None if it is no id of ours."""
-    digits = name[len(_BEGINNING) : len(_BEGINNING) + _DIGITS]
-    if len(name) != _LENGTH or not name.startswith(_BEGINNING) or not set(digits) <= set("0123456789abcdef"):
-        return None
-    return int(digits, 16)
 
 
 def times_of(beginning: str) -> tuple[int, int] | None:
