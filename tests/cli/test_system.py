@@ -15,7 +15,7 @@ from tests.server.process import PATIENCE, ROOT, clean_environment
 # What the standard library itself needs is loaded before the system changes under it.
 WINDOWS = """
 import asyncio, ctypes, http.client, importlib.abc, mmap, multiprocessing, os, pathlib, select, shutil, signal, socket
-import sqlite3, ssl, subprocess, sys, tempfile, urllib.request
+import sqlite3, ssl, subprocess, sys, tempfile, urllib.request, zoneinfo
 
 MODULES = {"curses", "fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "uvloop"}
 
@@ -79,6 +79,9 @@ OTHERS = (
     ("prices", "gpt-5"),
     ("route", "echo/text"),
     ("env", "claude"),
+    ("usage",),
+    ("sessions",),
+    ("top", "--once"),
 )
 
 
@@ -113,5 +116,6 @@ def test_what_is_translated_there_is_what_is_translated_here(tmp_path: Path) -> 
 def test_no_command_is_forgotten() -> None:
     tried = {words[0] for words in (*SERVING, *OTHERS)}
     names = {command.__name__.rpartition(".")[2] for command in COMMANDS}
-    # These two only read and write files of the user, and ask a gateway that runs.
-    assert names - tried <= {"trust", "status", "service", "doctor", "init", "completion"}
+    # These only read and write files of the user, ask a gateway that runs, or have nothing to say of no records.
+    beside = {"trust", "status", "service", "doctor", "init", "completion", "logs", "session", "db", "forget"}
+    assert names - tried <= beside

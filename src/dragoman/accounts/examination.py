@@ -113,7 +113,7 @@ def _journals(folder: Path, marks: Mapping[str, Mark]) -> Iterator[Finding]:
 
 
 def _journal(journal: Path, mark: Mark, read: _Read) -> Iterator[Finding]:
-    descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(journal, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
         at, moved, damaged = _read(descriptor, 0, mark.applied)

@@ -64,7 +64,7 @@ class _Followed:
 
     def read_on(self, journal: Path) -> None:
         try:
-            descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(journal, os.O_RDONLY)
         except FileNotFoundError:
             # Somebody is done with it.
             self.opened.clear()

@@ -20,7 +20,7 @@ def secret_in(folder: Path) -> bytes:
         return _read(path)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = folder / f"{NAME}.{os.getpid()}.{os.urandom(4).hex()}"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
             os.write(descriptor, os.urandom(_SIZE))

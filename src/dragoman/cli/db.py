@@ -123,7 +123,7 @@ def _written(place: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     beside = place.with_name(f".{place.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb", _PIECE) as file:
             yield file

@@ -95,7 +95,9 @@ class Worker:
         if self._configuration.catch_up():
             self._apply()
         await self._kept.take_up()
-        self._service.listener.keep(self._service.settings.storage.path, self._duty.log)
+        storage = self._service.settings.storage
+        if storage.records:
+            self._service.listener.keep(storage.path, self._duty.log)
         self._collector.follow()
         self._service.accounting.start(self._collector.told)
         if self._others is not None:

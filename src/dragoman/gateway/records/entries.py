@@ -71,6 +71,7 @@ def settled_entry(record: Record, addresses: str) -> Entry:
         record.response_id[:_LONGEST_NAME],
         record.size,
         record.facts,
+        record.trace,
     )
 
 
@@ -103,6 +104,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         record.reason,
         size=size,
         facts=facts,
+        trace=record.trace,
     )
 
 
