@@ -12,7 +12,7 @@ from dragoman.accounts.entry import ANSWERED, CONVERSATION, Entry
 from dragoman.accounts.placing import Placed, Placer
 from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.speakers import SessionRow, ThreadRow
+from dragoman.store.speakers import KeptThread, SessionRow
 from dragoman.wire.history import digest
 from tests.accounts.invented import NOON, entry
 from tests.sessions.invented import SOUGHT, Asked, facts_of
@@ -75,7 +75,7 @@ class Desk:
         assert found is not None
         return found
 
-    def thread(self, placed: Placed) -> ThreadRow:
+    def thread(self, placed: Placed) -> KeptThread:
         """The row of a thread."""
         found = self.tables.speakers.thread_of(placed.thread)
         assert found is not None

@@ -21,7 +21,7 @@ from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
 from dragoman.store.records import Records
-from dragoman.store.speakers import ThreadRow
+from dragoman.store.speakers import KeptThread
 from tests.accounts.agreement import sums_and_rows
 from tests.accounts.invented import NOON, entry
 
@@ -294,7 +294,7 @@ def test_one_that_never_began_has_ended(path: str) -> None:
 def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgotten(path: str) -> None:
     facts = msgspec.json.encode(Facts(client="codex", session="s", said_class="compaction"))
     old = [
-        ThreadRow(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
+        KeptThread(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
         for number in range(1, 250)
     ]
     with closing(open_account_tables(path)) as tables:

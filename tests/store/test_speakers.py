@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
-from dragoman.store.speakers import MOST_ALIKE, SessionRow, Speakers, ThreadRow
+from dragoman.store.speakers import MOST_ALIKE, KeptThread, SessionRow, Speakers
 
 
 @pytest.fixture(name="speakers")
@@ -22,8 +22,8 @@ def session(number: int = 1, name: str = "s", key: str = "laptop") -> SessionRow
     return SessionRow(number, key, name, "codex", 0, "", 10, 20)
 
 
-def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) -> ThreadRow:
-    return ThreadRow(number, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
+def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) -> KeptThread:
+    return KeptThread(number, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
 
 
 def test_a_session_is_found_by_its_key_and_name(speakers: Speakers) -> None:

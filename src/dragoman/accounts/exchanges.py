@@ -14,7 +14,8 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.instants import format_instant
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted
-from dragoman.store.session_questions import SessionQuestions, SessionRow, ThreadRow
+from dragoman.store.session_questions import SessionQuestions
+from dragoman.store.speakers import SessionRow, ThreadRow
 
 # So many are shown where a text means several.
 _SEVERAL = 5

@@ -18,7 +18,8 @@ from dragoman.accounts.journal_reader import News, read_news
 from dragoman.accounts.standing import Opened, Standing, standing_of
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import WRONG, RecordQuestions, RecordRow, Wanted
-from dragoman.store.session_questions import Figures, LastExchange, SessionQuestions, SessionRow, ThreadRow
+from dragoman.store.session_questions import Figures, LastExchange, SessionQuestions
+from dragoman.store.speakers import SessionRow, ThreadRow
 
 MINUTE = 60_000_000
 # Exchanges that began so long ago, in microseconds, are looked at first: what ended in the last minute may have taken

@@ -32,7 +32,7 @@ from dragoman.sessions.classes import MAIN, class_of
 from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
-from dragoman.store.speakers import SessionRow, Speakers, ThreadRow
+from dragoman.store.speakers import KeptThread, SessionRow, Speakers
 
 # Digests that wait to be written.
 _MOST_TIPS = 8192
@@ -62,21 +62,21 @@ class Placer:
         self._speakers = speakers
         self._sessions: dict[tuple[str, str], SessionRow] = {}
         self._session_of: dict[int, SessionRow] = {}
-        self._threads: dict[tuple[int, str], ThreadRow] = {}
-        self._thread_of: dict[int, ThreadRow] = {}
+        self._threads: dict[tuple[int, str], KeptThread] = {}
+        self._thread_of: dict[int, KeptThread] = {}
         # Begun in this transaction, with the latest numbers that were given.
         self._new_sessions: dict[int, SessionRow] = {}
-        self._new_threads: dict[int, ThreadRow] = {}
+        self._new_threads: dict[int, KeptThread] = {}
         self._numbers: list[int] = []
         self._changed_sessions: dict[int, SessionRow] = {}
-        self._changed_threads: dict[int, ThreadRow] = {}
+        self._changed_threads: dict[int, KeptThread] = {}
         # Digests, each with its threads, their states and times, that are not written yet.
         self._tips: dict[str, dict[int, tuple[int, int]]] = {}
         # Windows and whole histories that were met already.
         self._windows: set[str] = set()
         # Digests of which nothing is written in the file.
         self._unheard: set[str] = set()
-        self._repeats: dict[tuple[object, ...], ThreadRow] = {}
+        self._repeats: dict[tuple[object, ...], KeptThread] = {}
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
@@ -180,7 +180,7 @@ class Placer:
         digests = wanted(facts, spot, known)
         return replace(known, tips=self._found(digests)) if digests else known
 
-    def _alias(self, key: str, spot: Spot) -> ThreadRow | None:
+    def _alias(self, key: str, spot: Spot) -> KeptThread | None:
         found = self._rows([assign.alias_of(key, spot.alias)])
         return self._thread_by(found[0][1]) if found else None
 
@@ -223,14 +223,14 @@ class Placer:
                 self._remember_session(found)
         return found
 
-    def _thread(self, session: int, name: str) -> ThreadRow | None:
+    def _thread(self, session: int, name: str) -> KeptThread | None:
         found = self._threads.get((session, name))
         if found is None:
             read = self._speakers.thread(session, name)
             found = None if read is None else self._remember(read)
         return found
 
-    def _thread_by(self, number: int) -> ThreadRow | None:
+    def _thread_by(self, number: int) -> KeptThread | None:
         found = self._thread_of.get(number)
         if found is None:
             read = self._speakers.thread_of(number)
@@ -240,7 +240,7 @@ class Placer:
     def _remember_session(self, row: SessionRow) -> None:
         self._sessions[row.key, row.name] = self._session_of[row.id] = row
 
-    def _remember(self, row: ThreadRow) -> ThreadRow:
+    def _remember(self, row: KeptThread) -> KeptThread:
         """The one value for a thread that is changed here, however it was found."""
         row = self._thread_of.setdefault(row.id, row)
         self._threads.setdefault((row.session, row.name), row)
@@ -275,13 +275,13 @@ class Placer:
         numbers[which] += 1
         return numbers[which]
 
-    def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> ThreadRow:
+    def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> KeptThread:
         if placement.thread:
             found = self._thread_by(placement.thread)
             if found is not None:
                 return found
         facts = entry.facts
-        row = ThreadRow(
+        row = KeptThread(
             id=self._next(_THREAD),
             session=session.id,
             name=placement.thread_name,
@@ -310,7 +310,7 @@ class Placer:
                 self._keep(awaited_of(session.id, row.name), child, assign.ANSWERED, entry.time)
         return row
 
-    def _touch(self, thread: ThreadRow, entry: Entry) -> None:
+    def _touch(self, thread: KeptThread, entry: Entry) -> None:
         """Say that somebody spoke in a thread."""
         thread.model = entry.model or thread.model
         thread.label = entry.facts.agent or thread.label
@@ -327,7 +327,7 @@ class Placer:
     def _keep(self, digest: str, thread: int, state: int, time: int) -> None:
         self._tips.setdefault(digest, {})[thread] = (state, time)
 
-    def _count_window(self, thread: ThreadRow, facts: Facts, entry: Entry) -> None:
+    def _count_window(self, thread: KeptThread, facts: Facts, entry: Entry) -> None:
         mark = window_of(thread.id, facts, thread.kind)
         if not mark or mark in self._windows:
             return
@@ -338,7 +338,7 @@ class Placer:
             thread.windows += 1
             self._keep(mark, thread.id, PASSED, entry.time)
 
-    def _adopt(self, number: int, parent: ThreadRow, rule: str, sure: int) -> None:
+    def _adopt(self, number: int, parent: KeptThread, rule: str, sure: int) -> None:
         """Hang a thread under its parent; a cycle is not closed."""
         child = self._thread_by(number)
         if child is None or child.id == parent.id or child.parent == parent.id:
@@ -351,9 +351,9 @@ class Placer:
                 self._spawned(child.session, parent.session)
         self._changed_threads[child.id] = child
 
-    def _is_below(self, thread: ThreadRow, other: ThreadRow) -> bool:
+    def _is_below(self, thread: KeptThread, other: KeptThread) -> bool:
         """Whether a thread is below another one."""
-        at: ThreadRow | None = thread
+        at: KeptThread | None = thread
         for _ in range(_DEEPEST):
             if at is None or not at.parent:
                 return False
@@ -373,7 +373,7 @@ class Placer:
             session.origin, session.link = parent, SPAWNED
             self._changed_sessions[session.id] = session
 
-    def _link_task(self, key: str, name: str, parent: ThreadRow) -> None:
+    def _link_task(self, key: str, name: str, parent: KeptThread) -> None:
         """Link the session that a result of a tool names: it is that of an agent."""
         session = self._session(key, name)
         thread = None if session is None or session.id == parent.session else self._thread(session.id, MAIN)

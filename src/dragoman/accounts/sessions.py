@@ -11,7 +11,8 @@ from dragoman.accounts.standing import Opened, Standing, standing_of
 from dragoman.accounts.trees import Tree, tree_of
 from dragoman.errors import DragomanError
 from dragoman.store.account_tables import AccountTables
-from dragoman.store.session_questions import Figures, SessionQuestions, SessionRow
+from dragoman.store.session_questions import Figures, SessionQuestions
+from dragoman.store.speakers import SessionRow
 
 # So many are shown where a text means several.
 _SEVERAL = 5

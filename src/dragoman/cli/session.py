@@ -16,7 +16,8 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 if TYPE_CHECKING:
     from dragoman.accounts.sessions import Whole
     from dragoman.accounts.trees import Node
-    from dragoman.store.session_questions import Figures, ThreadRow
+    from dragoman.store.session_questions import Figures
+    from dragoman.store.speakers import ThreadRow
 
 # Deeper threads are not moved further to the right: their depth is said.
 _DEEPEST = 8

@@ -29,7 +29,8 @@ from dragoman.model.jsonvalue import JsonObject
 if TYPE_CHECKING:
     from dragoman.accounts.sessions import Line, Listing, Whole
     from dragoman.accounts.standing import Standing
-    from dragoman.store.session_questions import Figures, SessionRow
+    from dragoman.store.session_questions import Figures
+    from dragoman.store.speakers import SessionRow
 
 _SINCE = "1d"
 _USUAL = 50

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dragoman.store.errors import store_error
 from dragoman.store.migrations import MEASURES
+from dragoman.store.speakers import SessionRow, ThreadRow
 
 # So many sessions are asked about in one question.
 _AT_ONCE = 500
@@ -54,37 +55,6 @@ class Figures(Struct, frozen=True):
     def __add__(self, other: Figures) -> Figures:
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return Figures(*map(int.__add__, mine, theirs))
-
-
-class SessionRow(Struct, frozen=True):
-    """One row of sessions."""
-
-    id: int
-    key: str
-    name: str
-    client: str
-    origin: int
-    link: str
-    started: int
-    last: int
-
-
-class ThreadRow(Struct, frozen=True):
-    """One row of threads, but for its facts."""
-
-    id: int
-    session: int
-    name: str
-    kind: str
-    label: str
-    model: str
-    parent: int
-    rule: str
-    sure: int
-    rules: int
-    windows: int
-    started: int
-    last: int
 
 
 class LastExchange(Struct, frozen=True):

@@ -29,7 +29,7 @@ class SessionRow(Struct):
 
 
 class ThreadRow(Struct):
-    """A thread, as its row has it; `kind` is its class."""
+    """A thread, as its row has it but for its facts; `kind` is its class."""
 
     id: int
     session: int
@@ -44,6 +44,11 @@ class ThreadRow(Struct):
     windows: int
     started: int
     last: int
+
+
+class KeptThread(ThreadRow):
+    """The whole row, with the facts that its class is derived from, as JSON."""
+
     facts: bytes
 
 
@@ -77,17 +82,17 @@ class Speakers:
         found = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
         return None if found is None else SessionRow(*found)
 
-    def thread(self, session: int, name: str) -> ThreadRow | None:
+    def thread(self, session: int, name: str) -> KeptThread | None:
         """The first thread of a session that is called so."""
         return self._thread("session = ? AND name = ? ORDER BY id LIMIT 1", (session, name))
 
-    def thread_of(self, number: int) -> ThreadRow | None:
+    def thread_of(self, number: int) -> KeptThread | None:
         """A thread by its number."""
         return self._thread("id = ?", (number,))
 
-    def _thread(self, which: str, values: Sequence[object]) -> ThreadRow | None:
+    def _thread(self, which: str, values: Sequence[object]) -> KeptThread | None:
         found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
-        return None if found is None else ThreadRow(*found)
+        return None if found is None else KeptThread(*found)
 
     def numbers(self) -> tuple[int, int]:
         """The latest numbers of a session and of a thread, for who has the right to write and gives the next."""
@@ -98,7 +103,7 @@ class Speakers:
         """Begin sessions, whose numbers were given."""
         _ADD_SESSIONS.run(self._db, [astuple(row) for row in rows])
 
-    def add_threads(self, rows: Iterable[ThreadRow]) -> None:
+    def add_threads(self, rows: Iterable[KeptThread]) -> None:
         """Begin threads, whose numbers were given."""
         _ADD_THREADS.run(self._db, [astuple(row) for row in rows])
 
@@ -109,7 +114,7 @@ class Speakers:
             [(row.origin, row.link, row.started, row.last, row.id) for row in rows],
         )
 
-    def save_threads(self, rows: Iterable[ThreadRow]) -> None:
+    def save_threads(self, rows: Iterable[KeptThread]) -> None:
         """Write what changes of threads."""
         self._db.executemany(
             "UPDATE threads SET class = ?, label = ?, model = ?, parent = ?, rule = ?, sure = ?, rules = ?,"
@@ -159,7 +164,7 @@ class Speakers:
             (before, most),
         ).rowcount
 
-    def outdated(self, rules: int, most: int) -> list[ThreadRow]:
+    def outdated(self, rules: int, most: int) -> list[KeptThread]:
         """Some threads that were classed by older rules."""
         found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
-        return [ThreadRow(*row) for row in found]
+        return [KeptThread(*row) for row in found]
