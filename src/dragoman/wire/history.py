@@ -157,54 +157,11 @@ class History:
         previous: str = "",
     ) -> Speech:
         """All that a request shows, with what its room found beside its messages."""
-        key, first, said = sought.key, self._first, self._said
-        head = self.head[:_HEAD]
-        if first is None or not said:
-            return Speech(
-                instructions=self.instructions,
-                tools=tools,
-                messages=self.messages,
-                telling=telling,
-                user=user,
-                cache_key=cache_key,
-                metadata=metadata,
-                conversation=conversation,
-                previous=digest(key, "response", previous) if previous else "",
-            )
-        if len(said) == 1:
-            tip = opening = _sealed(key, f"history {_steady(head)}\x1e{said[0]}\x1e")
-            return Speech(
-                instructions=self.instructions,
-                tools=tools,
-                messages=self.messages,
-                telling=telling,
-                user=user,
-                cache_key=cache_key,
-                metadata=metadata,
-                conversation=conversation,
-                previous=digest(key, "response", previous) if previous else "",
-                opening=opening,
-                asks=digest(key, "prompt", first.strip()) if tools else "",
-                tip=tip,
-            )
-        hasher = blake2b(f"history {_steady(head)}\x1e".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key)
-        before: list[str] = []
-        # Up to the first words of the user.
-        at = self._opened + 1
-        hasher.update("\x1e".join([*said[:at], ""]).encode("utf-8", "surrogatepass"))
-        opening = hasher.hexdigest()
-        for start in self._starts[-ANSWERS:]:
-            if start >= at and start:
-                hasher.update("\x1e".join([*said[at:start], ""]).encode("utf-8", "surrogatepass"))
-                before.append(hasher.hexdigest())
-                at = start
-        if at < len(said):
-            hasher.update("\x1e".join([*said[at:], ""]).encode("utf-8", "surrogatepass"))
-        tip = hasher.hexdigest()
-        before.reverse()
-        calls = self._calls
+        key, first = sought.key, self._first
+        calls = self._calls if first is not None and len(self._said) > 1 else []
         spawned = [each for each in calls if each[1] in sought.spawning][:_MOST] if calls else []
         prompts = [_prompt(arguments, sought.spawning[tool]) for _, tool, arguments in spawned]
+        opening, tip, before = self._digests(key) if first is not None and self._said else ("", "", ())
         return Speech(
             instructions=self.instructions,
             tools=tools,
@@ -217,13 +174,35 @@ class History:
             previous=digest(key, "response", previous) if previous else "",
             opening=opening,
             # Who has no tools is nobody's agent.
-            asks=digest(key, "prompt", first.strip()) if tools else "",
+            asks=digest(key, "prompt", first.strip()) if tools and first is not None and opening else "",
             tip=tip,
-            before=tuple(before),
+            before=before,
             call=digest(key, "call", calls[0][0]) if calls else "",
             prompts=tuple([digest(key, "prompt", prompt.strip()) for prompt in prompts if prompt]),
             tasks=_tasks_in(self._tasks, {call_id for call_id, _, _ in spawned}) if spawned else (),
         )
+
+    def _digests(self, key: bytes) -> tuple[str, str, tuple[str, ...]]:
+        """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
+        said, head = self._said, f"history {_steady(self.head[:_HEAD])}\x1e"
+        if len(said) == 1:
+            whole = _sealed(key, f"{head}{said[0]}\x1e")
+            return whole, whole, ()
+        hasher = blake2b(head.encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key)
+        before: list[str] = []
+        # Up to the first words of the user.
+        at = self._opened + 1
+        hasher.update("\x1e".join([*said[:at], ""]).encode("utf-8", "surrogatepass"))
+        opening = hasher.hexdigest()
+        for start in self._starts[-ANSWERS:]:
+            if start >= at and start:
+                hasher.update("\x1e".join([*said[at:start], ""]).encode("utf-8", "surrogatepass"))
+                before.append(hasher.hexdigest())
+                at = start
+        if at < len(said):
+            hasher.update("\x1e".join([*said[at:], ""]).encode("utf-8", "surrogatepass"))
+        before.reverse()
+        return opening, hasher.hexdigest(), tuple(before)
 
 
 def _prompt(arguments: Raw | str, member: str) -> str:
