@@ -39,7 +39,7 @@ from tests.accounts.invented import NOON, entry
 
 path = sys.argv[1]
 tables = open_account_tables(path)
-tables.checkpoint()
+tables.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 journal = Journal(folder_of(path))
 for number in range(2000):
     journal.settle(entry(number))

@@ -70,8 +70,6 @@ def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:
                 reader.records.add([row_of(entry(1), Placed())])
             with pytest.raises(StoreError), reader.reading():
                 reader.connection.execute("SELECT * FROM nowhere")
-        writer.checkpoint()
-        assert file.with_name("state.db-wal").stat().st_size == 0
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -83,6 +81,7 @@ def test_pitfall_453_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_pa
     with pytest.raises(ConfigError, match="written by a newer version") as refused:
         open_account_tables(str(file), read_only=read_only)
     assert "\n" not in str(refused.value)
+    assert "use the release that wrote it" in str(refused.value)
     # What differs is the write-ahead log, at most: nothing that is in it.
     assert file.read_bytes()[100:] == before[100:]
 

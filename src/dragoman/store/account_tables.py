@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError
 from dragoman.store.database import MEMORY, write_ahead
 from dragoman.store.errors import is_busy, store_error
 from dragoman.store.marks import Marks
-from dragoman.store.migrations import STEPS, migrate
+from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records
 from dragoman.store.speakers import Speakers
 from dragoman.store.sums import Sums
@@ -66,13 +66,6 @@ class AccountTables:
         except sqlite3.Error as error:
             raise store_error(error) from None
 
-    def checkpoint(self) -> None:
-        """Move what was written into the file itself and empty the log beside it: nothing removed is left there."""
-        try:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error as error:
-            raise store_error(error) from None
-
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
@@ -93,7 +86,7 @@ def open_account_tables(path: str, *, read_only: bool = False, patience: float =
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy="name a file in a directory that can be written to, or set records = false",
+            remedy=remedy_of(error, "records"),
         ) from None
     return AccountTables(db)
 
@@ -133,7 +126,7 @@ def _opened_to_read(path: str, patience: float) -> KeptFile:
     try:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > len(STEPS):
-            raise sqlite3.DatabaseError("the file was written by a newer version")
+            raise NewerFile("the file was written by a newer version")
         if version < len(STEPS):
             raise sqlite3.DatabaseError(
                 "the file was written by an older version, which a start of the gateway changes"

@@ -11,7 +11,7 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
 from dragoman.store.events import Events
-from dragoman.store.migrations import migrate
+from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.responses import Responses
 from dragoman.store.rests import Rests
 from dragoman.store.transaction import KeptFile, Transaction
@@ -142,6 +142,6 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy="name a file in a directory that can be written to, or set keep = false",
+            remedy=remedy_of(error, "keep"),
         ) from None
     return Tables(db, days, clock, marks)

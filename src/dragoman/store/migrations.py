@@ -292,6 +292,17 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
 )
 
 
+class NewerFile(sqlite3.DatabaseError):
+    """A file that a later release has changed."""
+
+
+def remedy_of(error: Exception, setting: str) -> str:
+    """What to do about a file that cannot be opened; without it, `setting` would be false."""
+    if isinstance(error, NewerFile):
+        return f"use the release that wrote it, or name another file, or set {setting} = false"
+    return f"name a file in a directory that can be written to, or set {setting} = false"
+
+
 def migrate(db: sqlite3.Connection) -> None:
     """Bring a file to the present, one step at a time; several processes may try at once."""
     if _version(db) == len(STEPS):
@@ -307,5 +318,5 @@ def _version(db: sqlite3.Connection) -> int:
     found = db.execute("PRAGMA user_version").fetchone()
     version = int(found[0])
     if version > len(STEPS):
-        raise sqlite3.DatabaseError("the file was written by a newer version")
+        raise NewerFile("the file was written by a newer version")
     return version

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.accounts.journal_sync import JournalSync
 
 MACHINE, REFUSE = "machine", "refuse"
-# Who is not let in has no account: so many of them are written down in a minute, so that nobody fills a disk.
+# Who is not let in has no account: so many of them are written down in a minute, some 80 MB a day.
 _STRANGERS = 60
 _MINUTE = 60.0
 
