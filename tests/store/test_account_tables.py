@@ -57,19 +57,21 @@ def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:
     with closing(open_account_tables(str(file), read_only=True)) as tables:
         assert tables.records.count() == 0
     assert not file.exists()
-    with closing(open_account_tables(str(file))) as writer:
-        with closing(open_account_tables(str(file), read_only=True)) as reader:
-            with reader.reading():
-                assert reader.records.count() == 0
-                with writer.transaction():
-                    writer.records.add([row_of(entry(1), Placed())])
-                assert reader.records.count() == 0
-            with reader.reading():
-                assert reader.records.count() == 1
-            with pytest.raises(StoreError), reader.transaction():
-                reader.records.add([row_of(entry(1), Placed())])
-            with pytest.raises(StoreError), reader.reading():
-                reader.connection.execute("SELECT * FROM nowhere")
+    with (
+        closing(open_account_tables(str(file))) as writer,
+        closing(open_account_tables(str(file), read_only=True)) as reader,
+    ):
+        with reader.reading():
+            assert reader.records.count() == 0
+            with writer.transaction():
+                writer.records.add([row_of(entry(1), Placed())])
+            assert reader.records.count() == 0
+        with reader.reading():
+            assert reader.records.count() == 1
+        with pytest.raises(StoreError), reader.transaction():
+            reader.records.add([row_of(entry(1), Placed())])
+        with pytest.raises(StoreError), reader.reading():
+            reader.connection.execute("SELECT * FROM nowhere")
 
 
 @pytest.mark.parametrize("read_only", [False, True])
