@@ -377,6 +377,9 @@ def test_whoever_may_not_read_it_is_told(capfd: pytest.CaptureFixture[str]) -> N
         config.write_text('[storage]\npath = "state.db"\n', encoding="utf-8")
         for path in (config, Path(folder)):
             path.chmod(0o755)
+        # Whose it is may; and what is loaded by then, nobody else has to find, who may not read this installation.
+        assert main(["usage", "--config", str(config)]) == 0
+        capfd.readouterr()
         file.chmod(0)
         with as_nobody():
             status = main(["usage", "--config", str(config)])
