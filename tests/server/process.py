@@ -45,9 +45,13 @@ WRITER: ContextVar[asyncio.StreamWriter] = ContextVar("WRITER")
 
 
 class Lines:
-    """What a process writes to one of its streams, line by line, read in a thread."""
+    """What a process writes to one of its streams, line by line, read in a thread.
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    `ask_where` is called when a line does not come, and has the process say why.
+    """
+
+    def __init__(self, stream: IO[bytes], ask_where: Callable[[], str] | None = None) -> None:
+        self._ask_where = ask_where
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._ended = False
@@ -77,9 +81,10 @@ class Lines:
             return [line for line in self._lines if text in line]
 
         with self._news:
-            self._news.wait_for(lambda: len(found()) >= count or self._ended, PATIENCE)
-            assert len(found()) >= count, f"{text!r} was not said, but:\n" + "\n".join(self._lines)
-            return found()[count - 1]
+            if self._news.wait_for(lambda: len(found()) >= count or self._ended, PATIENCE) and len(found()) >= count:
+                return found()[count - 1]
+        where = self._ask_where() if self._ask_where is not None else ""
+        raise AssertionError(f"{text!r} was not said, but:\n" + "\n".join([*self.all(), where]))
 
     def finish(self) -> list[str]:
         """Every line, once there are no more."""
@@ -108,14 +113,25 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=theirs,
             cwd=directory,
-            env={**clean_environment(directory), **(environment or {})},
+            # What ends it in C, or does not let it go on, is told with a traceback.
+            env={**clean_environment(directory), "PYTHONFAULTHANDLER": "1", **(environment or {})},
             # Whoever runs the tests may do so in a terminal, which is none of this process's.
             start_new_session=True,
         )
         os.close(theirs)
         assert self._process.stdout is not None
         self.pid = self._process.pid
-        self.out, self.log = Lines(self._process.stdout), Lines(os.fdopen(ours, "rb"))
+        self.out = Lines(self._process.stdout)
+        self.log = Lines(os.fdopen(ours, "rb"), self._where)
+
+    def _where(self) -> str:
+        """End a process that does not say what it should; the log then ends with where it stood."""
+        status = self._process.poll()
+        if status is not None:
+            return f"and it ended with {status}"
+        self.send(signal.SIGABRT)
+        self.wait()
+        return "and it ran until it was ended here"
 
     def listening(self) -> int:
         """Wait until it listens; give the port."""
