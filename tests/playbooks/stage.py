@@ -415,7 +415,7 @@ def settled(stage: Stage) -> Iterator[None]:
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
         patch.setattr(estimates, "LEAST", 0)
-        patch.setattr(mint, "secrets", SimpleNamespace(token_bytes=octets))
+        patch.setattr(mint, "_octets", octets)
         # Ids of exchanges begin with their time, which is the same all along.
         patch.setattr("dragoman.gateway.service.new_id", lambda now, token: f"req_{token(24)}")
         yield
