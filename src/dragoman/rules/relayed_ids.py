@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -29,15 +29,18 @@ class Ids(Struct, frozen=True):
     """
 
     entries: str
-    results: Callable[[bytes], Iterator[re.Match[bytes]]]
+    results: Callable[[bytes], list[bytes]]
     spans: Callable[[bytes], tuple[list[Span], list[Span]]]
     # How often that member says an id: calls may have it, too.
     times: int = 1
 
 
-def named_by(member: str) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
+def named_by(member: str) -> Callable[[bytes], list[bytes]]:
     """What finds the values of a member, wherever it stands."""
-    return re.compile(rb'"%b"[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")' % member.encode(), re.DOTALL).finditer
+    name = b'"%b"' % member.encode()
+    find = re.compile(name + rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).findall
+    # Where there is none, a plain search finds that out many times faster than the pattern.
+    return lambda body: find(body) if name in body else []
 
 
 def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
@@ -48,11 +51,13 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     if rule is ANY:
         return body
     # Every call has its result, so looking for these is enough, and there are few.
-    found = [match[1] for match in ids.results(body)]
+    found = ids.results(body)
     if not found:
         return body
-    named = Counter(found)
-    if all(often <= ids.times and _fits(_read(value), rule) for value, often in named.items()):
+    named = set(found)
+    # Nearly always each stands once, which is known without counting.
+    often = 1 if len(named) == len(found) else max(Counter(found).values())
+    if often <= ids.times and all(_fits(_read(value), rule) for value in named):
         return body
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
