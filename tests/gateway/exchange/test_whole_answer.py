@@ -57,6 +57,41 @@ def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: s
     assert (judged.usage, judged.failure) == (None, None)
 
 
+def test_what_an_answer_calls_itself_and_why_it_ended_is_read() -> None:
+    choices = '[{"index":0,"finish_reason":"stop","message":{"content":"hi"}},{"finish_reason":"length"}]'
+    judged = relayed_answer(f'{{"id":"c1","model":"m","choices":{choices}}}'.encode(), codec_of(CHAT))
+    assert (judged.id, judged.model, judged.stop) == ("c1", "m", "stop")
+    judged = relayed_answer(b'{"id":"m1","model":"m","content":[],"stop_reason":"end_turn"}', codec_of(MESSAGES))
+    assert (judged.id, judged.model, judged.stop) == ("m1", "m", "end_turn")
+    cut = b'"output":[],"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}'
+    judged = relayed_answer(b'{"id":"r1","model":"m",%b}' % cut, codec_of(RESPONSES))
+    assert (judged.id, judged.model, judged.stop) == ("r1", "m", "max_output_tokens")
+
+
+# A member that is of another kind than everywhere else, and what is known of the answer in spite of it.
+ODD_MEMBERS = {
+    "an id that is a number": ('"id":7', ("", "m", "stop", 5)),
+    "a model that is a list": ('"model":["m"]', ("x", "", "stop", 5)),
+    "a reason that is a number": ('"choices":[{"finish_reason":1}]', ("x", "m", "", 5)),
+    "a choice that is none": ('"choices":[5]', ("x", "m", "", 5)),
+    "no list of choices": ('"choices":{}', ("x", "m", "", 5)),
+    "a name that is too long": ('"id":"' + "x" * 511 + '"', ("", "m", "stop", 5)),
+    "one that takes many bytes": ('"id":"' + "\u20ac" * 200 + '"', ("", "m", "stop", 5)),
+    "half a character": ('"choices":[{"finish_reason":"stop","text":"\\ud83d"}]', ("x", "m", "stop", 5)),
+}
+
+
+@pytest.mark.parametrize("case", ODD_MEMBERS)
+def test_a_member_of_another_kind_hides_nothing_else(case: str) -> None:
+    said = {"id": '"id":"x"', "model": '"model":"m"', "choices": '"choices":[{"finish_reason":"stop"}]'}
+    odd, known = ODD_MEMBERS[case]
+    said[odd.split('"')[1]] = odd
+    body = f'{{{",".join(said.values())},"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}'
+    judged = relayed_answer(body.encode(), codec_of(CHAT))
+    assert judged.usage is not None
+    assert (judged.id, judged.model, judged.stop, judged.usage.input) == known
+
+
 # An error under status 200, and what it is (O2).
 ERRORS = {
     "with a status as its code": ({"message": "slow down", "code": 429}, 429),

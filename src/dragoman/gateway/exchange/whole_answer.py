@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -10,42 +11,19 @@ from msgspec import Raw, Struct
 from dragoman.errors import BadAnswer, DragomanError, WireError
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
 from dragoman.translate import LossLine, as_json, asked_by
-from dragoman.wire.json import decode, decode_object, encode, has_halves, without_halves
+from dragoman.wire.json import decode_object, encode, has_halves, without_halves
+from dragoman.wire.members import OBJECT
 from dragoman.wire.spans import with_member
 from dragoman.wire.sse import comment
 
+T = TypeVar("T")
 REPORT = "dragoman"
 _NULL = Raw(b"null")
-
-
-class _Outline(Struct):
-    """What is looked at in an answer that is passed on as it is."""
-
-    error: Raw = _NULL
-    usage: Raw = _NULL
-    status: Raw = _NULL
-    # What each protocol answers in.
-    content: Raw = _NULL
-    choices: Raw = _NULL
-    output: Raw = _NULL
-    # What servers that speak none of them tell errors in.
-    detail: Raw = _NULL
-    message: Raw = _NULL
-    object: Raw = _NULL
-    # What it calls itself, whom it is from, and why it ended.
-    id: Raw = _NULL
-    model: Raw = _NULL
-    stop_reason: Raw = _NULL
-    incomplete_details: Raw = _NULL
-    # What tells beside the counts what it cost.
-    service_tier: Raw = _NULL
-    tool_usage: Raw = _NULL
-    x_groq: Raw = _NULL
 
 
 class _Choice(Struct):
@@ -54,6 +32,31 @@ class _Choice(Struct):
 
 class _Incomplete(Struct):
     reason: str | None = None
+
+
+class _Outline(Struct):
+    """What is looked at in an answer that is passed on as it is."""
+
+    error: Raw = _NULL
+    status: Raw = _NULL
+    # What each protocol answers in.
+    content: Raw = _NULL
+    choices: list[_Choice] | None = None
+    output: Raw = _NULL
+    # What servers that speak none of them tell errors in.
+    detail: Raw = _NULL
+    message: Raw = _NULL
+    object: Raw = _NULL
+    # What it calls itself, whom it is from, and why it ended.
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+    incomplete_details: _Incomplete | None = None
+    # Its counts, and what tells beside them what it cost.
+    usage: Any = None
+    service_tier: Any = None
+    tool_usage: Any = None
+    x_groq: Any = None
 
 
 class Relayed(Struct, frozen=True, kw_only=True):
@@ -66,15 +69,25 @@ class Relayed(Struct, frozen=True, kw_only=True):
     stop: str = ""
 
 
-_OUTLINE = msgspec.json.Decoder(_Outline)
-
-
-_CHOICES = msgspec.json.Decoder(list[_Choice])
-_INCOMPLETE = msgspec.json.Decoder(_Incomplete)
-_TEXT = msgspec.json.Decoder(str)
-_COUNTED = ("usage", "service_tier", "tool_usage", "x_groq")
+_OUTLINE = msgspec.json.Decoder(_Outline, float_hook=Number)
+# Members that are read by themselves where one of them is not what it is everywhere else; and what then stands for it.
+_NAME = msgspec.json.Decoder(str | None)
+_COUNTS = msgspec.json.Decoder(float_hook=Number)
+_APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
+    "choices": (msgspec.json.Decoder(list[_Choice] | None), []),
+    "id": (_NAME, None),
+    "model": (_NAME, None),
+    "stop_reason": (_NAME, ""),
+    "incomplete_details": (msgspec.json.Decoder(_Incomplete | None), _Incomplete()),
+    "usage": (_COUNTS, None),
+    "service_tier": (_COUNTS, None),
+    "tool_usage": (_COUNTS, None),
+    "x_groq": (_COUNTS, None),
+}
+_ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
+_BESIDE_COUNTS = ("service_tier", "tool_usage", "x_groq")
 # What is longer is no name.
-_LONGEST_NAME = 512
+_LONGEST_NAME = 510
 
 
 def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
@@ -101,22 +114,19 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
     if not failed and _answers_nothing(outline, codec.name, raw):
         raise BadAnswer("the provider's answer is none of its protocol")
     return Relayed(
-        usage=_usage_in(outline, codec), id=_text(outline.id), model=_text(outline.model), stop=_stop_in(outline)
+        usage=_usage_in(outline, codec), id=_name(outline.id), model=_name(outline.model), stop=_stop_in(outline)
     )
 
 
 def _usage_in(outline: _Outline, codec: Codec) -> Usage | None:
     """The counts; those that cannot be read are no reason to fail."""
-    if outline.usage == _NULL and outline.x_groq == _NULL:
+    if outline.usage is None and outline.x_groq is None:
         return None
-    said: JsonObject = {}
-    for name in _COUNTED:
+    said: JsonObject = {"usage": outline.usage}
+    for name in _BESIDE_COUNTS:
         value = getattr(outline, name)
-        if value != _NULL:
-            try:
-                said[name] = decode(bytes(value))
-            except WireError:
-                continue
+        if value is not None:
+            said[name] = value
     try:
         return codec.usage_of(said)
     except WireError:
@@ -125,24 +135,19 @@ def _usage_in(outline: _Outline, codec: Codec) -> Usage | None:
 
 def _stop_in(outline: _Outline) -> str:
     """Why an answer ended, in its provider's own word; "" if that cannot be read."""
-    if outline.stop_reason != _NULL:
-        return _text(outline.stop_reason)
-    try:
-        if outline.choices != _NULL:
-            return next((choice.finish_reason or "" for choice in _CHOICES.decode(outline.choices)), "")
-        if outline.incomplete_details != _NULL:
-            return _INCOMPLETE.decode(outline.incomplete_details).reason or ""
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""
-    return _text(outline.status)
+    if outline.stop_reason is not None:
+        return _name(outline.stop_reason)
+    if outline.choices is not None:
+        return (outline.choices[0].finish_reason or "") if outline.choices else ""
+    if outline.incomplete_details is not None:
+        return outline.incomplete_details.reason or ""
+    return _name(_read(_NAME, outline.status, ""))
 
 
-def _text(value: Raw) -> str:
-    try:
-        said = _TEXT.decode(value) if len(memoryview(value)) <= _LONGEST_NAME else ""
-    except (msgspec.DecodeError, UnicodeError):
+def _name(said: str | None) -> str:
+    if said is None or len(said) > _LONGEST_NAME:
         return ""
-    return said
+    return said if said.isascii() or len(said.encode()) <= _LONGEST_NAME else ""
 
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:
@@ -167,17 +172,36 @@ def _outline(raw: bytes) -> _Outline:
     """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
     try:
         return _OUTLINE.decode(raw)
+    except msgspec.ValidationError:
+        return _outline_apart(raw)
     except msgspec.DecodeError:
         text = raw.decode()
         if not has_halves(text):
             raise
-        return _OUTLINE.decode(without_halves(text))
+        return _outline(without_halves(text).encode())
+
+
+def _outline_apart(raw: bytes) -> _Outline:
+    """The same of an answer that has something else in a place: of that nothing is known, and all of the rest."""
+    members = OBJECT.decode(raw)
+    found: dict[str, Any] = {name: members[name] for name in _Outline.__struct_fields__ if name in members}
+    for name, (decoder, instead) in _APART.items():
+        if name in found:
+            found[name] = _read(decoder, members[name], instead)
+    return _Outline(**found)
+
+
+def _read(decoder: msgspec.json.Decoder[T], value: Raw, instead: T) -> T:
+    try:
+        return decoder.decode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return instead
 
 
 def _answers_nothing(outline: _Outline, protocol: str, raw: bytes) -> bool:
     """Whether an object is empty, or an error in the words of a server that does not speak the protocol at all."""
-    answer = {MESSAGES: outline.content, CHAT: outline.choices, RESPONSES: outline.output}[protocol]
-    if answer != _NULL:
+    answer = getattr(outline, _ANSWERS[protocol])
+    if answer is not None and answer != _NULL:
         return False
     told = outline.detail != _NULL or outline.message != _NULL or bytes(outline.object) == b'"error"'
     return told or not raw.strip(b"{} \t\r\n")
