@@ -76,6 +76,7 @@ def host_name(host: str) -> str:
 
 
 @lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def request_line(method: str, url: str, absolute: bool) -> bytes:
     """The request line and the Host header; `absolute` is the form that a proxy reads."""
     if not TOKEN.fullmatch(method.encode("ascii")):

@@ -15,6 +15,7 @@ from dragoman.http.http_flight import HttpFlight
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
 from dragoman.http.reuse import Reuse
+from dragoman.http.writing import header_lines
 
 # Methods whose requests have a body, be it empty.
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
@@ -96,19 +97,14 @@ class Tls:
 
 def write_head(call: Call, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
-    pieces: list[bytes] = []
-    lines = len(call.headers)
-    for name, value in call.headers:
+    headers = call.headers
+    for name in dict(headers):
         check_name(name)
-        pieces += (name, b": ", value, b"\r\n")
     if call.body or call.method in WITH_BODY:
-        pieces.append(b"content-length: %d\r\n" % len(call.body))
-        lines += 1
+        headers = [*headers, (b"content-length", b"%d" % len(call.body))]
     if proxy is not None and proxy.authorization:
-        pieces.append(b"proxy-authorization: %b\r\n" % proxy.authorization)
-        lines += 1
-    block = b"".join(pieces)
-    # Three searches of the whole instead of three of each value.
-    if block.count(b"\n") != lines or block.count(b"\r") != lines or b"\0" in block:
+        headers = [*headers, (b"proxy-authorization", proxy.authorization)]
+    block = header_lines(headers)
+    if block is None:
         raise ValueError("a header value holds a line break or a null byte")
     return b"%b%b\r\n" % (request_line(call.method, call.url, proxy is not None), block)

@@ -9,9 +9,12 @@ from typing import Protocol
 
 from dragoman.errors import ClientError
 from dragoman.http.body import Body
-from dragoman.http.flight import HeaderList, header
+from dragoman.http.flight import HeaderList
 from dragoman.http.held_channel import HeldChannel
 from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
+
+# How a handler says that the connection ends with its reply.
+CLOSING = (b"connection", b"close")
 
 
 class Channel(Protocol):
@@ -225,7 +228,7 @@ class Request:
             raise RuntimeError("a second reply was begun")
         self.started = True
         self.mute = self.method == "HEAD" or status in BODILESS
-        if self._channel.retiring or not self.content.worth_draining() or header(headers, b"connection") == b"close":
+        if self._channel.retiring or not self.content.worth_draining() or CLOSING in headers:
             self.closes = True
 
     def _connection_line(self) -> bytes:

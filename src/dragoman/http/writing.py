@@ -50,17 +50,22 @@ CLOCK = Clock()
 
 def compose(status: int, headers: HeaderList, framing: bytes) -> bytes:
     """The whole head: status line, the handler's headers, the date, and the server's own lines about framing."""
-    pieces = [STATUS_LINES[status]]
-    lines = 1
-    for name, value in headers:
-        if name.lower() not in RESERVED:
-            pieces += (name, b": ", value, b"\r\n")
-            lines += 1
-    head = b"".join(pieces)
-    # One look at the joined lines costs less than one at each value.
-    if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
+    if not RESERVED.isdisjoint(map(bytes.lower, dict(headers))):
+        headers = [header for header in headers if header[0].lower() not in RESERVED]
+    block = header_lines(headers)
+    if block is None:
         return compose(status, cleaned(headers), framing)
-    return b"".join((head, CLOCK.now(), framing, b"\r\n"))
+    return b"".join((STATUS_LINES[status], block, CLOCK.now(), framing, b"\r\n"))
+
+
+def header_lines(headers: HeaderList) -> bytes | None:
+    """Headers as the lines that they are on the wire; None if a name or a value ends a line by itself."""
+    if not headers:
+        return b""
+    block = b"\r\n".join(map(b": ".join, headers)) + b"\r\n"
+    # Three searches of the whole instead of three of each value.
+    lines = len(headers)
+    return block if block.count(b"\n") == lines == block.count(b"\r") and b"\0" not in block else None
 
 
 def cleaned(headers: HeaderList) -> HeaderList:
