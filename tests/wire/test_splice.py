@@ -21,6 +21,9 @@ from dragoman.wire.splice import members, replace_text, with_stream
         (b'{"model":"a","x":"\\"model\\":\\"a\\""}', b'{"model":"b","x":"\\"model\\":\\"a\\""}'),
         (b'{"model":"old","model":"a"}', b'{"model":"old","model":"b"}'),
         (b'{"mod\\u0065l":"a","n": 1}', b'{"mod\\u0065l":"b","n": 1}'),
+        (b'{"model":"a","mod\\u0065l":"a"}', b'{"model":"a","mod\\u0065l":"b"}'),
+        (b' {\t"model" : "a" , "x":"\\n"}', b' {\t"model" : "b" , "x":"\\n"}'),
+        (b'{"model":"a\\"","n":1}', b'{"model":"b","n":1}'),
         (b'{"model":"b"}', b'{"model":"b"}'),
     ],
 )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from dragoman.errors import WireError
 from dragoman.wire.json import encode
 from dragoman.wire.spans import Member, object_members, replace_value, replaced, with_member
+
+# The first member of an object, if that is a plain text.
+_first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]*+")').match
 
 
 def members(body: bytes) -> dict[str, bytes]:
@@ -14,11 +19,19 @@ def members(body: bytes) -> dict[str, bytes]:
 
 def replace_text(body: bytes, key: str, text: str) -> bytes:
     """The same bytes with the top-level string member `key` saying something else."""
+    found = _first(body)
+    if found is not None and found[1] == key.encode() and not _is_again(body, found):
+        return body[: found.start(2)] + encode(text) + body[found.end(2) :]
     # Whoever reads the body goes by the last of several.
     for member in reversed(object_members(body)):
         if member.key == key:
             return replace_value(body, member.value, encode(text))
     raise WireError(f"/{key}", "string", "nothing")
+
+
+def _is_again(body: bytes, first: re.Match[bytes]) -> bool:
+    """Whether the name of the first member may stand in a body once more; its letters may be written as escapes."""
+    return body.find(b'"%b"' % first[1], first.end()) >= 0 or b"\\u" in body
 
 
 def with_stream(body: bytes, stream: bool) -> bytes:
