@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import add
 
 import msgspec
 from msgspec import Struct
@@ -138,14 +139,15 @@ class Metrics:
         cell.duration.add(record.ended - record.started)
         if record.first:
             cell.first.add(record.first - record.started)
-        usage = record.tokens or record.usage
-        if usage is not None:
-            tokens = cell.tokens
-            counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
-            for at, count in enumerate(counts):
-                if count:
-                    # Counters never go down.
-                    tokens[at] += min(max(0, count), _MOST_TOKENS)
+        if (tokens := record.tokens) is not None:
+            # Whoever accounted for them saw to it that they can be.
+            counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
+            cell.tokens = list(map(add, cell.tokens, counts))
+        elif (usage := record.usage) is not None:
+            told = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
+            # Counters never go down.
+            counted = [min(max(0, count or 0), _MOST_TOKENS) for count in told]
+            cell.tokens = list(map(add, cell.tokens, counted))
         if (money := record.money) is not None:
             cell.cost += money.total
             cell.unpriced += bool(money.unpriced)
@@ -162,7 +164,6 @@ class Metrics:
         if record.failure:
             failed = (record.dialect, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
-
         if thread := thread_in(record):
             # Words of clients are no labels.
             spoken = (record.facts.client, thread.partition(":")[0])
