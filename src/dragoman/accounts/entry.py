@@ -7,6 +7,7 @@ itself, so that the collector need not know of them.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from dragoman.sessions.facts import NOTHING, Facts
 
@@ -14,6 +15,9 @@ from dragoman.sessions.facts import NOTHING, Facts
 CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
 # What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
 OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
+
+# The first members of `Money`, which are amounts.
+_AMOUNTS = 8
 
 
 class Tokens(Struct, frozen=True, array_like=True, gc=False):
@@ -51,16 +55,7 @@ class Money(Struct, frozen=True, array_like=True, gc=False):
     @property
     def total(self) -> int:
         """All that is known."""
-        return (
-            self.input
-            + self.output
-            + self.cache_read
-            + self.cache_write
-            + self.cache_write_1h
-            + self.thinking
-            + self.search
-            + self.request
-        )
+        return sum(astuple(self)[:_AMOUNTS])
 
 
 class Call(Struct, frozen=True, array_like=True, gc=False):

@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec.structs import astuple
+
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.record import Attempt
 from dragoman.model.response import Usage
 from dragoman.prices import classes
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tier_of, tokens_of
-from dragoman.prices.cost import Cost, cost_of, price
+from dragoman.prices.cost import CLASSES, Cost, cost_of, price
 from dragoman.prices.said import said_of
 from dragoman.providers.model_facts import facts_of
 from dragoman.providers.provider import Provider
@@ -67,21 +69,11 @@ class Costs:
         return tokens, money
 
     def _money(self, cost: Cost, said: int | None) -> Money:
-        return Money(
-            cost.input or 0,
-            cost.output or 0,
-            cost.cache_read or 0,
-            cost.cache_write or 0,
-            cost.cache_write_1h or 0,
-            cost.thinking or 0,
-            cost.search or 0,
-            cost.request or 0,
-            cost.unpriced,
-            self._book.table.version if cost.entry else "",
-            cost.entry,
-            cost.tier,
-            said,
-        )
+        amounts = astuple(cost)[: len(CLASSES)]
+        if None in amounts:
+            amounts = tuple([amount or 0 for amount in amounts])
+        version = self._book.table.version if cost.entry else ""
+        return Money(*(*amounts, cost.unpriced, version, cost.entry, cost.tier, said))
 
     def _facts(self, target: Target, answered_by: str, tier: str) -> ModelFacts | None:
         """What is known of whoever answered, from memory within the time that it holds for."""
@@ -125,10 +117,9 @@ class Costs:
 
 def _can_be(tokens: Tokens) -> bool:
     """Whether a call may have taken so much: one count that is none makes up for no other."""
-    read, written, thought, searches = tokens.cache_read, tokens.cache_write, tokens.thinking, tokens.searches
-    if read < 0 or written < 0 or thought < 0 or not 0 <= searches <= _MOST_SEARCHES:
+    if min(astuple(tokens)) < 0 or tokens.searches > _MOST_SEARCHES:
         return False
-    return tokens.input >= 0 <= tokens.output and tokens.input + tokens.output <= _MOST_TOKENS
+    return tokens.input + tokens.output <= _MOST_TOKENS
 
 
 def _tokens(counted: classes.Tokens) -> Tokens:
