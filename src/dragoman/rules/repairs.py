@@ -39,9 +39,13 @@ def rewritten(body: bytes, key: str, scan: Scan, rewrite: Rewrite) -> bytes | No
     return replaced(body, [*edits, *((gap, b"") for gap in gaps(body, cuts))])
 
 
+# How a string begins that may be an envelope of ours: to the relay's provider none is native.
+ENVELOPE = b'"rsv1'
+
+
 def has_envelope(body: bytes, start: int, end: int) -> bool:
-    """Whether a string here may be an envelope of ours: to the relay's provider none is native."""
-    return body.find(b'"rsv1', start, end) >= 0
+    """Whether a string here may be an envelope of ours."""
+    return body.find(ENVELOPE, start, end) >= 0
 
 
 def is_ours(token: JsonValue) -> bool:

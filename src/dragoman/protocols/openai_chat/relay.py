@@ -34,7 +34,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.rules.abilities import NO_CALL_PROOF
 from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
-from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.spans import Member, Span, elements_of, gaps, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
@@ -203,10 +203,12 @@ def _is_foreign(message: bytes, span: Span, number: int, ledger: Ledger) -> bool
 
 _PROOFS = ("data", "signature")
 _ABROAD = (FORMAT_ANTHROPIC, FORMAT_RESPONSES)
+_CLAUDE, _RESPONSES = FORMAT_ANTHROPIC.encode(), FORMAT_RESPONSES.encode()
 
 
 def _is_suspect(body: bytes, start: int, end: int) -> bool:
-    return has_envelope(body, start, end) or any(body.find(word.encode(), start, end) >= 0 for word in _ABROAD)
+    find = body.find
+    return find(ENVELOPE, start, end) >= 0 or find(_CLAUDE, start, end) >= 0 or find(_RESPONSES, start, end) >= 0
 
 
 def _is_minted(entry: JsonObject) -> bool:

@@ -47,6 +47,7 @@ _PROMPT, _COMPLETION = _count("prompt_tokens", "input_tokens"), _count("completi
 _TOTAL = _count("total_tokens")
 _SUMS = (*_PROMPT.names, *_COMPLETION.names)
 _TOTALS = frozenset({*_SUMS, *_TOTAL.names})
+_USUAL = (_PROMPT.name, _COMPLETION.name, _TOTAL.name)
 _READ = _count(
     "cached_tokens",
     "prompt_cache_hit_tokens",
@@ -61,8 +62,7 @@ _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
     reading = _Reading(usage)
-    prompt, completion = reading.count(_PROMPT) or 0, reading.count(_COMPLETION) or 0
-    total = reading.count(_TOTAL)
+    prompt, completion, total = reading.totals()
     read = written = thinking = None
     if not _TOTALS.issuperset(usage):
         read, written, thinking = reading.count(_READ), reading.count(_WRITTEN), reading.count(_THINKING)
@@ -105,6 +105,17 @@ class _Reading:
         self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
+    def totals(self) -> tuple[int, int, int | None]:
+        """All input, all output and both together, which nearly every server has beside each other."""
+        prompt, completion, total = map(self._usage.get, _USUAL)
+        if (
+            type(prompt) is type(completion) is type(total) is int
+            and 0 <= prompt < MOST > completion >= 0 <= total < MOST
+        ):
+            self._read[""] += _USUAL
+            return prompt, completion, total
+        return self.count(_PROMPT) or 0, self.count(_COMPLETION) or 0, self.count(_TOTAL)
+
     def count(self, wanted: _Count) -> int | None:
         """The first of the members that holds a count."""
         name, place = wanted.name, wanted.place
@@ -143,6 +154,8 @@ class _Reading:
     def rest(self) -> Extras | None:
         """What the model does not hold, or holds under another name."""
         read = self._read[""]
+        if len(read) == len(self._usage):
+            return None
         rest: JsonObject = {key: value for key, value in self._usage.items() if value is not None and key not in read}
         for key in _HOME:
             value = rest.get(key)
