@@ -44,9 +44,8 @@ def ambiguous(
         if name not in _PLAIN and _is_other(name, names, others):
             return name
     # Most bodies have no room for another one: they are written without white space, or all with the same.
-    room = len(body) - 1
-    for name, value in members.items():
-        room -= len(name) + _AROUND + memoryview(value).nbytes
+    values = sum([memoryview(value).nbytes for value in members.values()])
+    room = len(body) - 1 - sum(map(len, members)) - values - _AROUND * len(members)
     if room <= _AROUND + _SHORTEST:
         return None
     if len(body) < _SHORT and room == 2 * len(members) - 1:

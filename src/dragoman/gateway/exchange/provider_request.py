@@ -56,16 +56,18 @@ DECISIVE = frozenset(
 class Outline(Struct):
     """What must be known of a request before anything else."""
 
+    # All that it says, by the names of the members.
+    members: Mapping[str, Raw] = {}
     model: Raw = _NULL
     stream: Raw = _NULL
     messages: Raw = _NULL
     input: Raw = _NULL
     tools: Raw = _NULL
     reasoning_effort: Raw = _NULL
-    # All that it says, by the names of the members.
-    members: Mapping[str, Raw] = {}
 
 
+_OUTLINED = Outline.__struct_fields__[1:]
+_NULLS = (_NULL,) * len(_OUTLINED)
 _TEXT = msgspec.json.Decoder(str)
 
 
@@ -130,17 +132,7 @@ def outline_of(body: bytes) -> tuple[Outline, str]:
     if not name:
         raise WireError("/model", "string", "an empty one")
     check_said_once(body, members, DECISIVE)
-    get = members.get
-    outline = Outline(
-        get("model", _NULL),
-        get("stream", _NULL),
-        get("messages", _NULL),
-        get("input", _NULL),
-        get("tools", _NULL),
-        get("reasoning_effort", _NULL),
-        members,
-    )
-    return outline, name
+    return Outline(members, *map(members.get, _OUTLINED, _NULLS)), name
 
 
 def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
