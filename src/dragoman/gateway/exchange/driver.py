@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,7 +75,8 @@ from dragoman.store import StoreError
 from dragoman.streaming import StreamTranslator
 from dragoman.wire.json import encode
 
-T = TypeVar("T")
+# How something that is waited for may end.
+_OUTCOMES = (HungUp, DragomanError)
 # How long an exchange that has ended waits to know what it took, in seconds.
 _COUNTING = 2.0
 
@@ -100,11 +100,12 @@ class Driver(StoreActs):
     _feed: Callable[[bytes], bytes] = bytes
     _unframer: Unframer | None = None
     _room: int | None = None
+    # What comes of it.
+    _passed: Passed
 
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         super().__init__(service, asked, client, account)
         self._machine = Machine(service, asked, account, self._memory)
-        self._passed = Passed()
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
@@ -113,9 +114,15 @@ class Driver(StoreActs):
                 self._memory.follow_up(said.memory)
                 event: Event = said.resume
             else:
-                event = await self._outcome(said, Begin)
+                try:
+                    event = Begin(await said)
+                except _OUTCOMES as error:
+                    event = self._outcome(error)
             while (command := self._step(event)) is not None:
-                event = await self._outcome(_WAITS[type(command)](self, command))
+                try:
+                    event = Done(await _WAITS[type(command)](self, command))
+                except _OUTCOMES as error:
+                    event = self._outcome(error)
         except asyncio.CancelledError:
             try:
                 await self._last_moments()
@@ -137,19 +144,19 @@ class Driver(StoreActs):
                 # There is no other time to tell it.
                 self._step(Kept())
 
-    async def _outcome(self, waiting: Awaitable[T], came: Callable[[T], Event] = Done) -> Event:
-        """What became of something that was waited for; an error is a value, without the frames that hold it."""
-        try:
-            return came(await waiting)
-        except HungUp:
-            return Done()
-        except ConfigError as error:
-            self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
-            return Failed(Unconfigured("the provider is not configured completely", remedy=str(error)))
-        except StoreError as error:
-            return Failed(unreadable(error, self._service.log))
-        except DragomanError as error:
-            return Failed(bare(error), isinstance(error, TimedOut) and self._client.paused)
+    def _outcome(self, error: Exception) -> Event:
+        """What became of something that was waited for and failed: a value, without the frames that hold an error."""
+        match error:
+            case ConfigError():
+                self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
+                return Failed(Unconfigured("the provider is not configured completely", remedy=str(error)))
+            case StoreError():
+                return Failed(unreadable(error, self._service.log))
+            case DragomanError():
+                return Failed(bare(error), isinstance(error, TimedOut) and self._client.paused)
+            case _:
+                # Somebody hung up on the provider.
+                return Done()
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -85,9 +85,9 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
     return size
 
 
-async def _gather(
+def _gather(
     flight: Flight, limits: TimeLimits, clock: Callable[[], float], take: Callable[[bytes], None], room: int
-) -> None:
+) -> Awaitable[None]:
     """Hand on an answer that somebody gathers, as far as there is room for it."""
 
     def measure(piece: bytes) -> None:
@@ -98,4 +98,4 @@ async def _gather(
             raise Oversized(TOO_LARGE)
         take(piece)
 
-    await flight.pump(measure)
+    return flight.pump(measure)
