@@ -118,10 +118,13 @@ class TimeLimits:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
         if stream:
             self._go_on()
-        now = self._loop.time()
+        self.phase = _HEARING
+        self._since = self.heard = now = self._loop.time()
         if not self._is_held:
             self.told = now
-        self._enter(_HEARING, now)
+        # The timer of what was waited for before fires soon enough, unless a client is to be kept alive.
+        if self._handle is None or self.alive is not None:
+            self._arm(now)
 
     def ending(self) -> None:
         """The answer is whole."""
