@@ -27,7 +27,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def denies(self) -> frozenset[str]:
         """The signs of requests that it is known not to take."""
-        known = self._abilities()
+        known = self.abilities
         able = {
             "tools": known.tool_limit != 0,
             "images": known.images,
@@ -52,7 +52,9 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
         """The model's name as answers and logs may show it."""
         return shown_model(self.model)
 
-    def _abilities(self) -> Abilities:
+    @cached_property
+    def abilities(self) -> Abilities:
+        """What is known of the model."""
         return abilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)
 
 

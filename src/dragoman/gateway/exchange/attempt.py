@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange.estimates import Counting, Passed
-from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
+from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
@@ -147,8 +147,9 @@ class Attempt(_Answer):
     # What was asked last, and what was done about refusals of it.
     body = b""
     _tried: tuple[Remedy, ...] = ()
-    # The status of the latest answer.
+    # The status of the latest answer, and what came of it, if that is a stream.
     status = 0
+    passed: Passed
 
     def __init__(self, target: Target, rotation: Rotation, preferred: str = "") -> None:
         self.target = target
@@ -160,8 +161,6 @@ class Attempt(_Answer):
         # Frames that the client was not told yet, and what was gathered for one that is told all at once.
         self.held: list[bytes] = []
         self.told: list[bytes] = []
-        # What came of the latest answer, if that is a stream.
-        self.passed = Passed()
 
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
@@ -343,7 +342,7 @@ def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes |
     if cut is None or codec.settle_thinking is None:
         return cut if cut is not body else None
     demanded = remedy is Remedy.LOOP
-    settled = codec.settle_thinking(cut, abilities_at(prepared.target), ledger, demanded=demanded)
+    settled = codec.settle_thinking(cut, prepared.target.abilities, ledger, demanded=demanded)
     return settled if settled is not body else None
 
 

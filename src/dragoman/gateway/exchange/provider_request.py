@@ -21,7 +21,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import ID_RULES, Abilities, abilities_of
+from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
@@ -220,15 +220,9 @@ def able(target: Target, outline: Outline) -> Target:
     ):
         return target
     other = target.provider.endpoint_for(RESPONSES)
-    known = abilities_at(target)
-    if known.tools_with_reasoning or other.protocol != RESPONSES:
+    if target.abilities.tools_with_reasoning or other.protocol != RESPONSES:
         return target
     return msgspec.structs.replace(target, endpoint=other)
-
-
-def abilities_at(target: Target) -> Abilities:
-    """What is known of the model that a request goes to."""
-    return abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
 
 
 def is_responses(api_path: ApiPath, outline: Outline) -> bool:
@@ -317,13 +311,13 @@ def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, 
     sent = codec.repair_request(translated.body, translated.ledger)
     if sent is not translated.body and codec.settle_thinking is not None:
         # What was cut out may be what the rest of the request stands on.
-        sent = codec.settle_thinking(sent, abilities_at(target), translated.ledger, demanded=False)
+        sent = codec.settle_thinking(sent, target.abilities, translated.ledger, demanded=False)
     # Said by a provider before, and refused by this one for as long as the client remembers them.
-    rule = ID_RULES.get((protocol, abilities_at(target).call_ids), ANY)
+    rule = ID_RULES.get((protocol, target.abilities.call_ids), ANY)
     sent = codec.rename_calls(sent, rule, translated.ledger)
     if codec.without_telemetry is not None and target.provider.upstream != codec.upstream:
         sent = codec.without_telemetry(sent, translated.ledger)
-    if codec.rename_cap is not None and abilities_at(target).max_completion_tokens:
+    if codec.rename_cap is not None and target.abilities.max_completion_tokens:
         sent = codec.rename_cap(sent)
     if codec.keep_nothing is not None and target.kept_here and target.provider.stores:
         sent = codec.keep_nothing(sent)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
+from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.service import Service
@@ -81,7 +81,7 @@ class TurnMemory:
         turns, protocol = self._turns, target.endpoint.protocol
         if turns is None or not self._found or protocol == self._protocol:
             return body
-        whom = TargetModel(model=target.model, upstream=target.provider.upstream, abilities=abilities_at(target))
+        whom = TargetModel(model=target.model, upstream=target.provider.upstream, abilities=target.abilities)
         whole = turns.restore(body, self._found, protocol, whom)
         if len(whole) > self._service.settings.limits.body or exceeds(whole, MOST_ASKED):
             return body
