@@ -103,14 +103,15 @@ class App:
         """Serve one request."""
         service = self.service
         api_path = api_path_of(request.path)
+        given = request.table.get
         if self.lame_duck:
             request.closes = True
         try:
             service.guard.admit(request)
-            if request.method == "OPTIONS" and request.header(b"access-control-request-method") is not None:
+            if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
                 request.respond(204, service.guard.preflight(request), b"")
                 return
-            if request.header(b"sec-websocket-key") is not None:
+            if given(b"sec-websocket-key") is not None:
                 # The status from which clients fall back to HTTP at once instead of trying again.
                 raise ClientError(426, "WebSockets are not spoken here; the same path answers over HTTP")
             if api_path.methods and request.method not in api_path.methods:
@@ -123,7 +124,7 @@ class App:
         except ClientError as error:
             self._refuse(request, api_path, error)
             return
-        launch = launch_name(request.header(LAUNCH))
+        launch = launch_name(given(LAUNCH))
         account = service.account(self._record(request, api_path, key.name if key is not None else "", launch))
         if service.accounting.waits:
             account.on_settled = partial(self._hold, service, request)
@@ -276,8 +277,7 @@ class App:
     def _record(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
         """The record of a request that begins."""
         service = self.service
-        traced = request.header(PARENT) is not None
-        trace, state = said(request.headers) if traced else ("", "")
+        trace, state = said(request.headers) if PARENT in request.table else ("", "")
         return Record(
             id=service.new_id(),
             dialect=_dialect(request, api_path),
@@ -367,7 +367,7 @@ def _makes_work(request: Request, api_path: ApiPath) -> bool:
 
 def _program(request: Request) -> str:
     """What program a client says it is: the first product of its user agent."""
-    said = (request.header(b"user-agent") or b"")[:_LONGEST_PROGRAM].partition(b" ")[0].decode("latin-1")
+    said = request.table.get(b"user-agent", b"")[:_LONGEST_PROGRAM].partition(b" ")[0].decode("latin-1")
     return said if said.isprintable() else ""
 
 

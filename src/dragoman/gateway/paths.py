@@ -22,6 +22,9 @@ RESPONSES = "openai-responses"
 class Kind(Enum):
     """What an endpoint does."""
 
+    # Members are compared by what they are: their own hash is of the name, and slow.
+    __hash__ = object.__hash__
+
     CONVERSATION = "conversation"
     COUNT = "count"
     COMPACT = "compact"

@@ -89,11 +89,12 @@ def _client_of(agent: bytes, originator: bytes) -> str:
 
 def heard(headers: Iterable[tuple[bytes, bytes]]) -> Facts:
     """What headers, with their names in lower case, say of who is speaking."""
-    found = {name: value for name, value in headers if name in _NAMES}
+    found = dict(headers)
     client = client_of(found.get(_AGENT, b"")[:MOST_ID], found.get(_ORIGINATOR, b"")[:MOST_ID])
-    if len(found) == (_AGENT in found):
+    named = _NAMES.intersection(found)
+    if len(named) == (_AGENT in found):
         return _only(client)
-    if not client and any(name.startswith(_CLAUDE_PREFIX) for name in found):
+    if not client and any(name.startswith(_CLAUDE_PREFIX) for name in named):
         client = CLAUDE_CODE
     said: dict[str, str] = {}
     for name, believed, says, field in _HEADERS:
