@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -107,12 +108,21 @@ def route_header(provider: str, model: str, protocol: str, policy: str = "", att
 
     Of several also by which policy, and where more than one attempt may be made, which of them it was.
     """
-    # A model's name must not pose as the dialect.
-    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
-    told = b"%b; dialect=%b" % (named, protocol.encode())
+    told = (_remembered if len(model) <= _REMEMBERED else _told)(provider, model, protocol)
     if policy:
         told += b"; policy=%b" % policy.encode()
     return (_ROUTE, b"%b; attempts=%d" % (told, attempts) if policy or attempts else told)
+
+
+def _told(provider: str, model: str, protocol: str) -> bytes:
+    # A model's name must not pose as the dialect.
+    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
+    return b"%b; dialect=%b" % (named, protocol.encode())
+
+
+# Names come from outside, too: whoever sends many long ones must not fill the memory.
+_REMEMBERED = 256
+_remembered = lru_cache(maxsize=1024)(_told)
 
 
 def advice_header(text: str) -> tuple[bytes, bytes]:
