@@ -11,6 +11,7 @@ from dragoman.model.events import (
     Event,
     Failed,
     Heartbeat,
+    PartEnded,
     PartGrew,
     PartStarted,
     Started,
@@ -147,11 +148,6 @@ class Source:
         return noted
 
     @property
-    def passing(self) -> bool:
-        """Whether the stream is between two events, somewhere after its first content and before its end."""
-        return self.spoken and not self.over and self._reader.resting
-
-    @property
     def between(self) -> bool:
         """Whether the stream is between two events, or before its first one, and not at its end."""
         return not self.over and self._reader.resting
@@ -170,14 +166,13 @@ class Source:
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
-            said = None
             for event in events:
-                if type(event) not in _OPENING:
-                    said = event
+                kind = type(event)
+                if kind not in _OPENING:
+                    self.spoken, self.answered = True, kind is not Failed
                     break
                 if isinstance(event, UsageReported):
                     self.opening = event.usage
-            self.spoken, self.answered = said is not None, said is not None and type(said) is not Failed
         if self.pauses is not None:
             events = self.pauses.passed(events)
         if self._stops is not None:
@@ -186,14 +181,14 @@ class Source:
             return events
         for position, event in enumerate(events):
             kind = type(event)
-            if kind is PartGrew:
+            if kind is PartGrew or kind is PartEnded:
                 continue
-            if isinstance(event, UsageReported):
-                self.usage = event.usage
-            elif kind is Started:
+            if kind is Started:
                 self.started = event  # type: ignore[assignment]  # as its type says
             elif kind is Stopped:
                 self.stop = event.stop  # type: ignore[union-attr]  # the same
+            elif isinstance(event, UsageReported):
+                self.usage = event.usage
             elif isinstance(event, PartStarted):
                 if not self.first_call and isinstance(event.part, ToolCall):
                     self.first_call = event.part.call_id
