@@ -7,6 +7,7 @@ machine in between. A piece of a flowing stream goes from the provider's read ca
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -95,13 +96,13 @@ class Driver(StoreActs):
     # The right to call its provider, where calls are counted.
     _slot: Slot | None = None
     _hung_up = False
-    # The stream that is heard, and how many bytes may still come of it.
+    # The stream that is heard, what came of it, and how much that may be.
     _translator: StreamTranslator | None = None
     _feed: Callable[[bytes], bytes] = bytes
     _unframer: Unframer | None = None
-    _room: int | None = None
-    # What comes of it.
+    # What comes of it, and how much may.
     _passed: Passed
+    _most: float = math.inf
 
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         super().__init__(service, asked, client, account)
@@ -271,8 +272,11 @@ class Driver(StoreActs):
         client, flight, translator = self._client, self._called(), command.translator
         if translator is not self._translator:
             # What is only passed on is nowhere gathered.
-            relay = command.relay
-            self._translator, self._room = translator, None if relay else self._service.settings.limits.answer
+            self._translator = translator
+            self._most = math.inf if command.relay else self._service.settings.limits.answer
+        else:
+            # An answer that goes on after a pause.
+            self._most -= self._passed.size
         self._feed, self._unframer = command.feed, command.unframer
         self._passed = self._machine.attempt.passed
         client.on_pause, client.on_resume = self._slowed, flight.resume
@@ -286,8 +290,9 @@ class Driver(StoreActs):
         self._hung_up = False
         try:
             await flight.pump(self._take)
-            if self._unframer is not None:
-                self._took(self._feed(self._measured(self._unframer.close())), self._clock())
+            if (unframer := self._unframer) is not None:
+                self._unframer = None
+                self._take(unframer.close())
             told = translator.call_ended()
             if told:
                 self._took(told, self._clock())
@@ -347,11 +352,12 @@ class Driver(StoreActs):
         now = self._limits.heard = self._clock()
         if self._unframer is not None:
             chunk = self._unframer.feed(chunk)
-        if self._room is not None:
-            chunk = self._measured(chunk)
         passed = self._passed
-        passed.size += len(chunk)
-        if passed.size <= KEPT:
+        size = passed.size + len(chunk)
+        if size > self._most:
+            raise Oversized(TOO_LARGE)
+        passed.size = size
+        if size <= KEPT:
             passed.chunks.append(chunk)
         out = self._feed(chunk)
         if self._machine.flowing and not self._translator.finished:  # type: ignore[union-attr]  # what is fed is heard
@@ -360,13 +366,6 @@ class Driver(StoreActs):
                 self._client.write(out)
         else:
             self._took(out, now)
-
-    def _measured(self, chunk: bytes) -> bytes:
-        if self._room is not None:
-            self._room -= len(chunk)
-            if self._room < 0:
-                raise Oversized(TOO_LARGE)
-        return chunk
 
     def _took(self, out: bytes, now: float) -> None:
         self._step(Took(out, now))
