@@ -11,6 +11,7 @@ without one they are derived from what is translated. The same protocol on both 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import TypedDict
 
@@ -313,19 +314,26 @@ def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
     return answer
 
 
-def asked_by(request: TranslatedRequest | None, outer: Codec) -> Asked:
+def asked_by(request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False) -> Asked:
     """What an answer is read against; an answer without its question is read against an empty one."""
     if request is not None and request.target != outer.name:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
-    if request is not None and request.asked is not None:
-        return request.asked
-    target = TargetModel(model="", upstream=outer.upstream, abilities=abilities_of(outer.name, "", outer.upstream))
+    if request is None or request.asked is None:
+        return _nothing_asked(outer.name, relayed)
+    return replace(request.asked, relayed=True) if relayed else request.asked
+
+
+@cache
+def _nothing_asked(protocol: str, relayed: bool) -> Asked:
+    outer = codec_of(protocol)
     return Asked(
         request=Request(origin="", model="", include_usage=True),
-        target=target,
+        target=TargetModel(model="", upstream=outer.upstream, abilities=abilities_of(protocol, "", outer.upstream)),
+        # Tools are named only where a request is written.
         table=ToolTable(),
         render_turn=outer.encode_turn,
-        origin=outer.name,
+        origin=protocol,
+        relayed=relayed,
     )
 
 

@@ -13,7 +13,6 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import StreamDecoder
 
-_LINE_FEED = 0x0A
 # What a provider's own error may come to on the relay.
 _LONGEST_FAILURE = 256 * 1024
 
@@ -78,17 +77,18 @@ _has_data = re.compile(rb"(?:\A|[\r\n])data").search
 
 # A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
 _BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")
+_find_frame = re.compile(rb"(?:[^\n]++\n)*+\n++").match
 _skip_line_ends = re.compile(rb"[\r\n]*+").match
 
 
 def frame_end(data: bytes, start: int) -> int:
-    """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows."""
-    end = start + 1 if data[start] == _LINE_FEED else data.find(b"\n\n", start) + 2
-    if data[end : end + 1] != b"\n":
-        return end
-    following = _skip_line_ends(data, end)
-    assert following is not None
-    return following.end()
+    """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows.
+
+    Line ends are line feeds, and there is a blank line.
+    """
+    frame = _find_frame(data, start)
+    assert frame is not None
+    return frame.end()
 
 
 def last_frame_end(held: bytearray, start: int) -> int:

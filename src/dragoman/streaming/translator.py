@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from msgspec.structs import replace
-
 from dragoman.errors import WireError
 from dragoman.model.events import (
     Event,
@@ -61,21 +59,21 @@ class StreamTranslator:
         altered: Callable[[bytes], bytes] | None = None,
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
-        asked = asked_by(request, outer)
-        if outer is inner and not collect:
-            asked = replace(asked, relayed=True)
-        seed = (request.body if request is not None else b"") + source.encode()
-        # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
-        minted = mint or derived_mint(seed + b" written")
+        relayed = outer is inner and not collect
+        asked = asked_by(request, outer, relayed=relayed)
+        minted = reading = mint
+        if minted is None or reading is None:
+            seed = (request.body if request is not None else b"") + source.encode()
+            # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
+            minted, reading = derived_mint(seed + b" written"), derived_mint(seed + b" read")
         self._ledger = Ledger()
         # What is relayed loses nothing, however little of it is understood.
-        read = Ledger() if outer is inner and not collect else self._ledger
-        reading = mint or derived_mint(seed + b" read")
+        read = Ledger() if relayed else self._ledger
         self._outer = outer
         # What is relayed stays as it came, whatever it is.
-        whole = None if outer is inner and not collect else partial(_told_whole, outer, asked, read)
+        whole = None if relayed else partial(_told_whole, outer, asked, read)
         self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole)
-        if resumes and outer.resume_request is not None and (outer is not inner or collect) and may_pause(asked):
+        if resumes and outer.resume_request is not None and not relayed and may_pause(asked):
             self._source.pauses = PauseStage(outer.name, resumes)
         self._lane: Lane
         if collect:
@@ -86,7 +84,7 @@ class StreamTranslator:
             self._lane = Relay(self._source.decoder)
         else:
             self._lane = Translation(inner, outer, asked, minted, self._ledger)
-        self._plain_end = inner.plain_end if outer is inner and not collect else None
+        self._plain_end = inner.plain_end if relayed else None
         if tap is not None:
             watched = self._lane = Watched(self._lane, tap, limit)
             self._plain_end = watched.skimmed(self._plain_end)
