@@ -8,6 +8,8 @@ from dragoman.model.losses import Ledger
 
 # More tokens nobody counts.
 MOST = 2**53
+# Nearly all counts are numbers already.
+_SPELLED = frozenset({int, type(None)})
 
 
 def count_of(value: JsonValue) -> int | None:
@@ -30,10 +32,10 @@ def news(earlier: JsonObject, later: JsonObject) -> JsonObject:
 
 def spelled(usage: JsonObject) -> JsonObject:
     """Counts with numbers where a server writes their text; the same object where none does."""
+    if _SPELLED.issuperset(map(type, usage.values())):
+        return usage
     others: JsonObject = {}
     for key, value in usage.items():
-        if type(value) is int:
-            continue
         if isinstance(value, dict):
             inner = spelled(value)
             if inner is not value:

@@ -210,10 +210,7 @@ class Fields:
     def rest(self, origin: str) -> Extras | None:
         """What nobody asked for, to be replayed only to where it came from; nulls are not asked for by anybody."""
         read = self._read
-        for key in self.value:
-            if key not in read:
-                break
-        else:
+        if all(map(read.__contains__, self.value)):
             return None
         return Extras(origin=origin, fields={key: member for key, member in self.value.items() if key not in read})
 

@@ -25,6 +25,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
+from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
 from dragoman.protocols.anthropic_messages.response import make_stop
 from dragoman.protocols.anthropic_messages.stream_blocks import (
@@ -70,7 +71,9 @@ class MessagesStreamDecoder:
         self._fresh = True
         self._over = False
         self._blocks: dict[int, Block] = {}
+        # The counts as they were told, and what they come to.
         self._usage: JsonObject = {}
+        self._counted: Usage | None = None
         self._stop: Fields | None = None
         # The last index that was made up for a block without one.
         self._unnumbered = -1
@@ -177,7 +180,7 @@ class MessagesStreamDecoder:
             # Counts that cannot be read are no reason to fail.
             self._reading.ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
             return []
-        self._usage = merged
+        self._usage, self._counted = merged, counted
         return [UsageReported(counted)]
 
     def _read_start(self, event: JsonObject) -> list[Event]:
@@ -302,8 +305,7 @@ class MessagesStreamDecoder:
             told.optional_fields("stop_details"),
             called=bool(self._reading.call_ids),
         )
-        counted = decode_usage(Fields(self._usage)) if self._usage else None
-        cut = cut or at_cap(counted, self._reading.asked.request.max_tokens)
+        cut = cut or at_cap(self._counted, self._reading.asked.request.max_tokens)
         self._finish()
         return [*events, Stopped(settled(stop, self._reading.ledger, cut=cut)), Ended()]
 

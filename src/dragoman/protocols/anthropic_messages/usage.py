@@ -48,10 +48,10 @@ def decode_usage(usage: Fields) -> Usage:
     searches = servers.optional_integer("web_search_requests") if servers is not None else None
     tier = usage.optional_text("service_tier")
     leftovers: JsonObject = {}
-    for key, nested in (("output_tokens_details", details), ("server_tool_use", servers)):
-        rest = nested.rest(NAME) if nested is not None else None
-        if rest is not None:
-            leftovers[key] = rest.fields
+    if details is not None and (rest := details.rest(NAME)) is not None:
+        leftovers["output_tokens_details"] = rest.fields
+    if servers is not None and (rest := servers.rest(NAME)) is not None:
+        leftovers["server_tool_use"] = rest.fields
     rest = usage.rest(NAME)
     if rest is not None:
         leftovers = {**rest.fields, **leftovers}
@@ -157,9 +157,11 @@ def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     history before it is no longer part of the prompt.
     """
     anew = counts.count_of(later.get("input_tokens"))
-    recounted = bool(anew) and anew != counts.count_of(earlier.get("input_tokens"))
-    told = {key: value for key, value in later.items() if value is not None} if recounted else None
-    merged: JsonObject = {**earlier, **(counts.news(earlier, later) if told is None else told)}
+    if not earlier or (anew and anew != counts.count_of(earlier.get("input_tokens"))):
+        told: JsonObject = {key: value for key, value in later.items() if value is not None}
+    else:
+        told = counts.news(earlier, later)
+    merged = {**earlier, **told}
     # All of them are read again with each event that has some.
     if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MOST_MEMBERS:
         raise WireError("/usage", f"at most {_MOST_MEMBERS} members", "more")
