@@ -29,3 +29,15 @@ def test_rows_that_are_there_grow(count: int) -> None:
         grown.run(db, rows)
         assert db.execute("SELECT sum(number) FROM things").fetchone() == (2 * count,)
         assert db.execute("SELECT count(*) FROM things").fetchone() == (min(count, 30),)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_row_that_cannot_be_added_takes_the_transaction_back(count: int) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("CREATE TABLE things (name TEXT PRIMARY KEY, number INTEGER)")
+        db.execute("BEGIN")
+        db.execute("INSERT INTO things VALUES ('name 0', 0)")
+        with pytest.raises(sqlite3.IntegrityError):
+            Addition("things", ("name", "number")).run(db, [(f"name {number}", 1) for number in range(count)])
+        assert not db.in_transaction
+        assert db.execute("SELECT count(*) FROM things").fetchone() == (0,)

@@ -93,6 +93,21 @@ def test_old_tips_are_removed_in_steps(speakers: Speakers) -> None:
     assert speakers.tips(["a"]) == [("a", 4, 0, 4)]
 
 
+def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
+    speakers: Speakers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.store.speakers._LOOKED_AT", 2)
+    # A digest that has more threads than are looked at once is no end of it.
+    old = [("a", 1, 0, 1), *[("b", number, 0, 1) for number in range(9)], ("d", 1, 0, 1), ("e", 1, 0, 1)]
+    speakers.save_tips([*old, ("c", 1, 0, 9), ("f", 1, 0, 9)])
+    removed = [speakers.remove_tips(5, 4) for _ in range(8)]
+    assert sum(removed) == len(old) and max(removed) == 4
+    assert speakers.tips(["a", "b", "c", "d", "e", "f"]) == [("c", 1, 0, 9), ("f", 1, 0, 9)]
+    # And from its beginning again.
+    speakers.save_tips([("a", 2, 0, 1)])
+    assert sum(speakers.remove_tips(5, 4) for _ in range(3)) == 1
+
+
 def test_threads_of_older_rules_are_told(speakers: Speakers) -> None:
     speakers.add_threads([thread(number, rules=rules) for number, rules in enumerate((1, 2, 1, 3), 1)])
     assert [row.id for row in speakers.outdated(3, 2)] == [1, 2]

@@ -188,7 +188,8 @@ class Drain:
         for _ in range(_STEPS):
             with tables.transaction():
                 removed = tables.speakers.remove_tips(before, self._at_once)
-            if removed + reclassify(tables, self._at_once) == 0 or self._stopping.wait(_BETWEEN):
+            # A part of the tips where few are old is done with, and the next one has its turn in a minute.
+            if max(removed, reclassify(tables, self._at_once)) < self._at_once or self._stopping.wait(_BETWEEN):
                 return
         # There is more of it.
         self._retained = 0.0

@@ -222,11 +222,12 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
     # Where histories ended, so that those which go on from there are known: of which thread, in which state, and when.
+    # There are more of them than of anything else: they have no other index, and no column that could refuse a value,
+    # for which SQLite would copy each page that it changes.
     db.execute(
-        "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"
-        " time INTEGER NOT NULL, PRIMARY KEY (digest, thread)) WITHOUT ROWID"
+        "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER, time INTEGER,"
+        " PRIMARY KEY (digest, thread)) WITHOUT ROWID"
     )
-    db.execute("CREATE INDEX tips_by_time ON tips (time)")
     db.execute(
         "CREATE TABLE journals (name TEXT PRIMARY KEY, applied INTEGER NOT NULL, damaged INTEGER NOT NULL)"
         " WITHOUT ROWID"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from dragoman.store.addition import Addition
+
 # The order in which rows are handed in; `number` is the file's own.
 COLUMNS = (
     "id",
@@ -51,7 +53,7 @@ COLUMNS = (
     "response_id",
     "details",
 )
-_ADD = f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_ADD = Addition("records", COLUMNS)
 
 
 class Records:
@@ -62,7 +64,7 @@ class Records:
 
     def add(self, rows: Sequence[tuple[object, ...]]) -> int:
         """Add rows, in the order of `COLUMNS`; give how many."""
-        self._db.executemany(_ADD, rows)
+        _ADD.run(self._db, rows)
         return len(rows)
 
     def count(self) -> int:

@@ -56,6 +56,11 @@ _SESSION = "id, key, name, client, origin, link, started, last"
 _ADD_SESSIONS = Addition("sessions", _SESSION.split(", "))
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
 _ADD_THREADS = Addition("threads", _THREAD.split(", "))
+_SAVE_TIPS = Addition(
+    "tips",
+    ("digest", "thread", "state", "time"),
+    "ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
+)
 # So many digests are asked about at once.
 _ASKED = 64
 _HEARD = (
@@ -63,12 +68,23 @@ _HEARD = (
     " SELECT digest FROM asked WHERE EXISTS (SELECT 1 FROM tips WHERE tips.digest = asked.digest)"
 )
 
+# Old tips are looked for in so many of them at a time, and in all of one digest; this is the next digest.
+_LOOKED_AT = 10_000
+_PART_OF_TIPS = (
+    "SELECT digest FROM tips WHERE digest >"
+    " (SELECT digest FROM tips WHERE digest >= ? ORDER BY digest LIMIT 1 OFFSET ?) ORDER BY digest LIMIT 1"
+)
+# Behind all digests.
+_BEYOND = "\U0010ffff"
+
 
 class Speakers:
     """Sessions, their threads, and where histories ended."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        # Up to where old tips were looked for.
+        self._looked_until = ""
 
     def session(self, key: str, name: str) -> SessionRow | None:
         """The session that a key calls so."""
@@ -148,21 +164,27 @@ class Speakers:
             heard.update(digest for (digest,) in self._db.execute(_HEARD, asked))
         return heard
 
-    def save_tips(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
+    def save_tips(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
         """Keep digests, each with a thread, a state and a time; sorted."""
-        # One by one: they are all over the table, and several at once would have each page of it copied first.
-        self._db.executemany(
-            "INSERT INTO tips (digest, thread, state, time) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
-            rows,
-        )
+        _SAVE_TIPS.run(self._db, rows)
 
     def remove_tips(self, before: int, most: int) -> int:
-        """Remove some tips from before a time; how many. What goes on from there later is a session of its own."""
-        return self._db.execute(
-            "DELETE FROM tips WHERE (digest, thread) IN (SELECT digest, thread FROM tips WHERE time < ? LIMIT ?)",
-            (before, most),
+        """Remove some tips from before a time; how many. What goes on from there later is a session of its own.
+
+        Each time a part of the table is looked at, and the next part once nothing is left of it: an index by time would
+        cost each of them more than that, though they are as many as exchanges.
+        """
+        start = self._looked_until
+        found = self._db.execute(_PART_OF_TIPS, (start, _LOOKED_AT)).fetchone()
+        end = _BEYOND if found is None else str(found[0])
+        removed = self._db.execute(
+            "DELETE FROM tips WHERE (digest, thread) IN"
+            " (SELECT digest, thread FROM tips WHERE digest >= ? AND digest < ? AND time < ? LIMIT ?)",
+            (start, end, before, most),
         ).rowcount
+        if removed < most:
+            self._looked_until = "" if found is None else end
+        return removed
 
     def outdated(self, rules: int, most: int) -> list[KeptThread]:
         """Some threads that were classed by older rules."""
