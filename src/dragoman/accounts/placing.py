@@ -7,7 +7,7 @@ much it is written in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import msgspec
@@ -26,13 +26,14 @@ from dragoman.sessions.assign import (
     awaited_of,
     spot_of,
     wanted,
+    window_in,
     window_of,
 )
 from dragoman.sessions.classes import MAIN, class_of
 from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
-from dragoman.store.speakers import KeptThread, SessionRow, Speakers
+from dragoman.store.speakers import KeptThread, SessionRow, Speakers, TipRow
 
 # Digests that wait to be written.
 _MOST_TIPS = 8192
@@ -65,18 +66,19 @@ class Placer:
         self._threads: dict[tuple[int, str], KeptThread] = {}
         self._thread_of: dict[int, KeptThread] = {}
         # Begun in this transaction, with the latest numbers that were given.
-        self._new_sessions: dict[int, SessionRow] = {}
-        self._new_threads: dict[int, KeptThread] = {}
+        self._new_sessions: list[SessionRow] = []
+        self._new_threads: list[KeptThread] = []
         self._numbers: list[int] = []
         self._changed_sessions: dict[int, SessionRow] = {}
         self._changed_threads: dict[int, KeptThread] = {}
-        # Digests, each with its threads, their states and times, that are not written yet.
-        self._tips: dict[str, dict[int, tuple[int, int]]] = {}
-        # Windows and whole histories that were met already.
-        self._windows: set[str] = set()
+        # Digests with their rows that are not written yet; of those of one thread the last one counts.
+        self._tips: dict[str, list[TipRow]] = {}
+        # The window that each thread is in.
+        self._windows: dict[int, str] = {}
         # Digests of which nothing is written in the file.
         self._unheard: set[str] = set()
-        self._repeats: dict[tuple[object, ...], KeptThread] = {}
+        # Questions that were met already.
+        self._repeats: dict[tuple[object, ...], Placed] = {}
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
@@ -101,13 +103,18 @@ class Placer:
             return Placed(0 if session is None else session.id, 0)
         if not (facts.session or facts.tip or facts.previous):
             return NOWHERE
-        again = self._repeats.get(_question(entry.key, facts)) if not facts.prompts else None
+        shape = facts.shape
+        if shape is None or shape.tools or facts.before or facts.call or facts.prompts or not facts.tip:
+            return self._place(entry, facts)
+        question = _question(entry.key, facts)
+        again = self._repeats.get(question)
         if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
             # The same question once more, as scripts put it, of which all is known.
-            self._keep(assign.tip_of(facts), again.id, assign.ANSWERED, entry.time)
-            self._touch(again, entry)
-            return Placed(again.session, again.id)
-        return self._place(entry, facts)
+            self._keep(assign.tip_of(facts), again.thread, assign.ANSWERED, entry.time)
+            self._touch(self._thread_of[again.thread], entry)
+            return again
+        placed = self._repeats[question] = self._place(entry, facts)
+        return placed
 
     def _place(self, entry: Entry, facts: Facts) -> Placed:
         classed = class_of(facts)
@@ -131,35 +138,39 @@ class Placer:
             self._link_task(entry.key, name, thread)
         if placement.session:
             self._touch(thread, entry)
-        if not facts.before and not facts.call and facts.tip and facts.shape is not None and not facts.shape.tools:
-            self._repeats[_question(entry.key, facts)] = thread
         return Placed(session.id, thread.id)
 
     def finish(self) -> None:
         """Write what changed, at the end of a transaction."""
-        begun, spoken = self._new_sessions, self._new_threads
-        self._speakers.add_sessions(begun.values())
-        self._speakers.add_threads(spoken.values())
-        self._speakers.save_sessions(row for number, row in self._changed_sessions.items() if number not in begun)
-        self._speakers.save_threads(row for number, row in self._changed_threads.items() if number not in spoken)
-        self._speakers.save_tips(
-            sorted([(digest, thread, *kept) for digest, found in self._tips.items() for thread, kept in found.items()])
-        )
-        for kept in (
+        speakers, begun, spoken = self._speakers, self._new_sessions, self._new_threads
+        speakers.add_sessions(begun)
+        speakers.add_threads(spoken)
+        for row in begun:
+            self._changed_sessions.pop(row.id, None)
+        for thread in spoken:
+            self._changed_threads.pop(thread.id, None)
+        speakers.save_sessions(self._changed_sessions.values())
+        speakers.save_threads(self._changed_threads.values())
+        tips: list[TipRow] = []
+        for digest in sorted(self._tips):
+            kept = self._tips[digest]
+            tips += kept if len(kept) == 1 else sorted({row[1]: row for row in kept}.values())
+        speakers.save_tips(tips)
+        for known in (
             *(self._sessions, self._session_of, self._threads, self._thread_of),
-            *(self._changed_sessions, self._changed_threads, self._tips, self._repeats, begun, spoken),
+            *(self._changed_sessions, self._changed_threads, self._tips, self._windows, self._repeats),
+            *(self._unheard, self._numbers, begun, spoken),
         ):
-            kept.clear()
-        self._windows.clear()
-        self._unheard.clear()
-        self._numbers.clear()
+            known.clear()
 
     # What is known.
 
     def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
         if not spot.session:
-            tips = self._found(wanted(facts, spot, _UNKNOWN))
-            return Known(tips=tips) if tips else _UNKNOWN
+            digests = wanted(facts, spot, _UNKNOWN)
+            if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
+                return _UNKNOWN
+            return Known(tips=self._found(digests))
         alias = self._alias(entry.key, spot) if spot.alias else None
         if alias is not None:
             # A session that is a thread of another one.
@@ -193,19 +204,16 @@ class Placer:
                 found.setdefault(digest, []).append(tip)
         return found
 
-    def _rows(self, digests: Iterable[str]) -> list[tuple[str, int, int, int]]:
+    def _rows(self, digests: Sequence[str]) -> list[TipRow]:
         """What is known by digests: what was written, and what will be."""
-        digests = tuple(digests)
-        found: dict[tuple[str, int], tuple[int, int]] = {}
+        found: dict[tuple[str, int], TipRow] = {}
         if not self._unheard.issuperset(digests):
-            for digest, thread, state, time in self._speakers.tips(digests):
-                found[digest, thread] = (state, time)
-        tips = self._tips
+            for row in self._speakers.tips(digests):
+                found[row[0], row[1]] = row
         for digest in digests:
-            if digest in tips:
-                for thread, kept in tips[digest].items():
-                    found[digest, thread] = kept
-        return sorted([(digest, thread, *kept) for (digest, thread), kept in found.items()]) if found else []
+            for row in self._tips.get(digest, ()):
+                found[digest, row[1]] = row
+        return sorted(found.values())
 
     def _session(self, key: str, name: str) -> SessionRow | None:
         found = self._sessions.get((key, name))
@@ -254,16 +262,16 @@ class Placer:
             if found is not None:
                 return found
         row = SessionRow(
-            id=self._next(_SESSION),
-            key=entry.key,
-            name=placement.session_name,
-            client=entry.client or entry.facts.client,
-            origin=placement.origin,
-            link=placement.link,
-            started=entry.time,
-            last=entry.time,
+            self._next(_SESSION),
+            entry.key,
+            placement.session_name,
+            entry.client or entry.facts.client,
+            placement.origin,
+            placement.link,
+            entry.time,
+            entry.time,
         )
-        self._new_sessions[row.id] = row
+        self._new_sessions.append(row)
         self._remember_session(row)
         return row
 
@@ -282,22 +290,22 @@ class Placer:
                 return found
         facts = entry.facts
         row = KeptThread(
-            id=self._next(_THREAD),
-            session=session.id,
-            name=placement.thread_name,
-            kind=placement.kind,
-            label=facts.agent,
-            model=entry.model,
-            parent=placement.parent,
-            rule=placement.rule,
-            sure=placement.sure,
-            rules=VERSION,
-            windows=0,
-            started=entry.time,
-            last=entry.time,
-            facts=_encode(of_thread(facts)),
+            self._next(_THREAD),
+            session.id,
+            placement.thread_name,
+            placement.kind,
+            facts.agent,
+            entry.model,
+            placement.parent,
+            placement.rule,
+            placement.sure,
+            VERSION,
+            0,
+            entry.time,
+            entry.time,
+            _encode(of_thread(facts)),
         )
-        self._new_threads[row.id] = row
+        self._new_threads.append(row)
         row = self._remember(row)
         if placement.awaits:
             self._keep(awaited_of(session.id, placement.awaits), row.id, PASSED, entry.time)
@@ -325,18 +333,26 @@ class Placer:
                 row.started = time
 
     def _keep(self, digest: str, thread: int, state: int, time: int) -> None:
-        self._tips.setdefault(digest, {})[thread] = (state, time)
+        kept = self._tips.get(digest)
+        if kept is None:
+            self._tips[digest] = [(digest, thread, state, time)]
+        elif kept[-1][1] == thread:
+            kept[-1] = (digest, thread, state, time)
+        else:
+            kept.append((digest, thread, state, time))
 
     def _count_window(self, thread: KeptThread, facts: Facts, entry: Entry) -> None:
-        mark = window_of(thread.id, facts, thread.kind)
-        if not mark or mark in self._windows:
+        window = window_in(facts, thread.kind)
+        if not window or self._windows.get(thread.id) == window:
             return
-        self._windows.add(mark)
+        self._windows[thread.id] = window
         if not thread.windows:
             thread.windows = 1
-        elif mark != window_of(thread.id, _FACTS.decode(thread.facts), thread.kind) and not self._rows([mark]):
-            thread.windows += 1
-            self._keep(mark, thread.id, PASSED, entry.time)
+        elif window != window_in(_FACTS.decode(thread.facts), thread.kind):
+            mark = window_of(thread.id, facts, thread.kind)
+            if not self._rows([mark]):
+                thread.windows += 1
+                self._keep(mark, thread.id, PASSED, entry.time)
 
     def _adopt(self, number: int, parent: KeptThread, rule: str, sure: int) -> None:
         """Hang a thread under its parent; a cycle is not closed."""

@@ -62,27 +62,28 @@ class Known(Struct, frozen=True, kw_only=True):
     tips: Mapping[str, Sequence[Tip]] = {}
 
 
-class Placement(Struct, kw_only=True):
+class Placement(Struct):
     """Where an exchange belongs. A session or thread of 0 is to be begun, by its name.
 
     It is filled in by one rule after the other; whoever is given it changes nothing.
     """
 
     session: int
-    session_name: str = ""
-    # The session that a new one came out of, and how.
-    origin: int = 0
-    link: str = ""
+    session_name: str
     thread: int
+    kind: str
+    rule: str
+    sure: int
+    # What is to be kept, each with its state.
+    tips: tuple[tuple[str, int], ...]
     thread_name: str = ""
-    kind: str = MAIN
     parent: int = 0
     # The name of a parent that nobody has heard of yet.
     awaits: str = ""
-    rule: str = ""
-    sure: int = 0
-    # What is to be kept, each with its state; threads that this one is the parent of, and how sure that is.
-    tips: tuple[tuple[str, int], ...] = ()
+    # The session that a new one came out of, and how.
+    origin: int = 0
+    link: str = ""
+    # Threads that this one is the parent of, and how sure that is.
     children: tuple[int, ...] = ()
     children_sure: int = 0
 
@@ -145,38 +146,45 @@ def tip_of(facts: Facts) -> str:
     return _TIP + facts.tip
 
 
+def window_in(facts: Facts, kind: str) -> str:
+    """The window that an exchange of a class is in; "" of what has none."""
+    return (facts.window or facts.opening) if kind in TALKING else ""
+
+
 def window_of(thread: int, facts: Facts, kind: str) -> str:
     """By which it is found whether a window of a thread is a new one; "" of what has none."""
-    mark = facts.window or facts.opening
-    return f"{_WINDOW}{thread}:{mark}" if kind in TALKING and mark else ""
+    window = window_in(facts, kind)
+    return f"{_WINDOW}{thread}:{window}" if window else ""
 
 
 def wanted(facts: Facts, spot: Spot, known: Known) -> tuple[str, ...]:
     """The digests to be looked up for an exchange."""
-    found = taken(facts, spot)
+    found = list(taken(facts, spot)) if facts.prompts else []
     if known.thread:
-        return found
-    ends = (facts.tip, *facts.before) if facts.tip else facts.before
-    found += tuple([_TIP + digest for digest in ends if digest])
+        return tuple(found)
+    for digest in (facts.tip, *facts.before):
+        if digest:
+            found.append(_TIP + digest)
     if facts.call:
-        found += (_CALL + facts.call,)
+        found.append(_CALL + facts.call)
     if facts.previous:
-        found += (_RESPONSE + facts.previous,)
+        found.append(_RESPONSE + facts.previous)
     if facts.asks and (spot.guessed or not spot.session):
-        found += (_PROMPT + facts.asks,)
-    return found
+        found.append(_PROMPT + facts.asks)
+    return tuple(found)
 
 
 def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up: str, answered: bool) -> Placement:
     """Where an exchange belongs; `made_up` is a name that nothing else has."""
+    kind = classed.kind
     placed = Placement(
-        session=known.session,
-        session_name=spot.session or MADE_UP + made_up,
-        thread=known.thread,
-        kind=classed.kind,
-        rule=classed.rule,
-        sure=classed.sure,
-        tips=_kept(facts, classed.kind, answered=answered),
+        known.session,
+        spot.session or MADE_UP + made_up,
+        known.thread,
+        kind,
+        classed.rule,
+        classed.sure,
+        _kept(facts, ANSWERED if answered else FAILED) if kind in _GROWING else (),
     )
     asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())] if known.tips else ()
     if asked:
@@ -185,7 +193,7 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
         placed.children_sure = 80 if len(children) == 1 else 50
     if known.thread:
         return placed
-    grown = _grown(facts, classed.kind, known, within=known.session if spot.session else 0)
+    grown = _grown(facts, kind, known, within=known.session if spot.session else 0) if known.tips else None
     if spot.thread:
         placed.thread_name = spot.thread
         _hang(placed, spot, known)
@@ -229,8 +237,9 @@ def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gr
         placed.thread_name = MAIN
         if facts.before:
             placed.sure = 60
-    asked = known.tips.get(_PROMPT + facts.asks, ()) if facts.asks else ()
-    asked = [tip for tip in asked if not spot.session or tip.session == known.session]
+    asked = known.tips.get(_PROMPT + facts.asks, ()) if known.tips and facts.asks else ()
+    if spot.session:
+        asked = [tip for tip in asked if tip.session == known.session]
     if asked and (spot.guessed or not spot.session) and _may_be_asked(facts):
         parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
         placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
@@ -280,8 +289,6 @@ def _hang(placed: Placement, spot: Spot, known: Known) -> None:
 
 def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | None:
     """What a history goes on from, or leaves."""
-    if not known.tips:
-        return None
 
     def able(digest: str) -> list[Tip]:
         tips = known.tips.get(digest, ())
@@ -304,13 +311,13 @@ def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | No
     return None
 
 
-def _kept(facts: Facts, kind: str, *, answered: bool) -> tuple[tuple[str, int], ...]:
+def _kept(facts: Facts, state: int) -> tuple[tuple[str, int], ...]:
     """What is kept of an exchange, so that later ones find it."""
-    state = ANSWERED if answered else FAILED
-    if kind not in _GROWING:
-        return ()
-    kept = [(_TIP + facts.tip, state)] if facts.tip else []
-    kept += [(_CALL + facts.answer_call, state)] if facts.answer_call else []
-    kept += [(_RESPONSE + facts.answer_id, state)] if facts.answer_id else []
-    kept += [(_PROMPT + prompt, state) for prompt in facts.prompts]
-    return tuple(kept)
+    kept: tuple[tuple[str, int], ...] = ((_TIP + facts.tip, state),) if facts.tip else ()
+    if facts.answer_call:
+        kept += ((_CALL + facts.answer_call, state),)
+    if facts.answer_id:
+        kept += ((_RESPONSE + facts.answer_id, state),)
+    if facts.prompts:
+        kept += tuple([(_PROMPT + prompt, state) for prompt in facts.prompts])
+    return kept

@@ -52,6 +52,9 @@ class KeptThread(ThreadRow):
     facts: bytes
 
 
+# A digest, a thread, its state and a time.
+TipRow = tuple[str, int, int, int]
+
 _SESSION = "id, key, name, client, origin, link, started, last"
 _ADD_SESSIONS = Addition("sessions", _SESSION.split(", "))
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
@@ -144,7 +147,7 @@ class Speakers:
             ],
         )
 
-    def tips(self, digests: Sequence[str]) -> list[tuple[str, int, int, int]]:
+    def tips(self, digests: Sequence[str]) -> list[TipRow]:
         """What is known by some digests: digest, thread, state and time, the oldest threads first."""
         asked = ", ".join("?" * len(digests))
         # A statement for each number of them; those that are not needed often are few.
@@ -164,7 +167,7 @@ class Speakers:
             heard.update(digest for (digest,) in self._db.execute(_HEARD, asked))
         return heard
 
-    def save_tips(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
+    def save_tips(self, rows: Sequence[TipRow]) -> None:
         """Keep digests, each with a thread, a state and a time; sorted."""
         _SAVE_TIPS.run(self._db, rows)
 
