@@ -44,6 +44,7 @@ _encode = msgspec.json.Encoder().encode
 # Which of the latest numbers is whose.
 _SESSION, _THREAD = 0, 1
 _UNNAMED, _UNKNOWN = Spot(), Known()
+_NOBODY: tuple[Facts | None, tuple[str, ...]] = (None, ())
 
 
 class Placed(Struct, frozen=True):
@@ -77,6 +78,8 @@ class Placer:
         self._windows: dict[int, str] = {}
         # Digests of which nothing is written in the file.
         self._unheard: set[str] = set()
+        # By which digests exchanges are found that are expected and name no session, with their facts.
+        self._expected: dict[str, tuple[Facts, tuple[str, ...]]] = {}
         # Questions that were met already.
         self._repeats: dict[tuple[object, ...], Placed] = {}
 
@@ -87,8 +90,8 @@ class Placer:
         """
         # Whatever is said again is asked about once; who is left out here is asked about alone.
         unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
-        asked = [wanted(facts, _UNNAMED, _UNKNOWN) for facts in unnamed.values()]
-        digests = set(chain.from_iterable(asked)).difference(self._unheard)
+        self._expected = {tip: (facts, wanted(facts, _UNNAMED, _UNKNOWN)) for tip, facts in unnamed.items()}
+        digests = set(chain.from_iterable([digests for _, digests in self._expected.values()])) - self._unheard
         if digests:
             self._unheard.update(digests.difference(self._speakers.heard(digests)))
 
@@ -110,7 +113,7 @@ class Placer:
         again = self._repeats.get(question)
         if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
             # The same question once more, as scripts put it, of which all is known.
-            self._keep(assign.tip_of(facts), again.thread, assign.ANSWERED, entry.time)
+            self._keep(((assign.tip_of(facts), assign.ANSWERED),), again.thread, entry.time)
             self._touch(self._thread_of[again.thread], entry)
             return again
         placed = self._repeats[question] = self._place(entry, facts)
@@ -123,39 +126,44 @@ class Placer:
         placement = assign.assign(facts, classed, spot, known, made_up=entry.id, answered=entry.outcome == ANSWERED)
         session = self._session_for(entry, placement)
         thread = self._thread_for(entry, placement, session)
+        self._keep(placement.tips, thread.id, entry.time)
+        if placement.thread:
+            self._count_window(thread, facts, entry)
         if spot.alias and spot.alias == facts.parent and spot.thread == facts.session:
-            self._keep(assign.alias_of(entry.key, facts.session), thread.id, PASSED, entry.time)
-        for digest, state in placement.tips:
-            self._keep(digest, thread.id, state, entry.time)
-        self._count_window(thread, facts, entry)
-        for child in placement.children:
-            self._adopt(child, thread, "prompt", placement.children_sure)
-        for digest in assign.taken(facts, spot) if placement.children else ():
-            # Nobody else is their parent later, who gives the same prompt to agents of its own.
-            for _, child, _, _ in self._rows([digest]):
-                self._keep(digest, child, assign.ANSWERED, entry.time)
+            self._keep(((assign.alias_of(entry.key, facts.session), PASSED),), thread.id, entry.time)
+        if placement.children:
+            self._take_children(placement, assign.taken(facts, spot), thread, entry.time)
         for name in facts.tasks:
             self._link_task(entry.key, name, thread)
         if placement.session:
             self._touch(thread, entry)
         return Placed(session.id, thread.id)
 
+    def _take_children(self, placement: Placement, asked: Iterable[str], thread: KeptThread, time: int) -> None:
+        """Hang those under a thread that it has asked."""
+        for child in placement.children:
+            self._adopt(child, thread, "prompt", placement.children_sure)
+        for digest in asked:
+            # Nobody else is their parent later, who gives the same prompt to agents of its own.
+            for _, child, _, _ in self._rows([digest]):
+                self._keep(((digest, assign.ANSWERED),), child, time)
+
     def finish(self) -> None:
         """Write what changed, at the end of a transaction."""
         speakers, begun, spoken = self._speakers, self._new_sessions, self._new_threads
         speakers.add_sessions(begun)
         speakers.add_threads(spoken)
-        for row in begun:
-            self._changed_sessions.pop(row.id, None)
-        for thread in spoken:
-            self._changed_threads.pop(thread.id, None)
-        speakers.save_sessions(self._changed_sessions.values())
-        speakers.save_threads(self._changed_threads.values())
-        tips: list[TipRow] = []
-        for digest in sorted(self._tips):
-            kept = self._tips[digest]
-            tips += kept if len(kept) == 1 else sorted({row[1]: row for row in kept}.values())
-        speakers.save_tips(tips)
+        if self._changed_sessions:
+            new = {row.id for row in begun}
+            speakers.save_sessions(row for row in self._changed_sessions.values() if row.id not in new)
+        if self._changed_threads:
+            new = {thread.id for thread in spoken}
+            speakers.save_threads(row for row in self._changed_threads.values() if row.id not in new)
+        tips, rows = self._tips, list[TipRow]()
+        for digest in sorted(tips):
+            kept = tips[digest]
+            rows += kept if len(kept) == 1 else sorted({row[1]: row for row in kept}.values())
+        speakers.save_tips(rows)
         for known in (
             *(self._sessions, self._session_of, self._threads, self._thread_of),
             *(self._changed_sessions, self._changed_threads, self._tips, self._windows, self._repeats),
@@ -167,7 +175,9 @@ class Placer:
 
     def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
         if not spot.session:
-            digests = wanted(facts, spot, _UNKNOWN)
+            whose, digests = self._expected.get(facts.tip, _NOBODY)
+            if whose is not facts:
+                digests = wanted(facts, spot, _UNKNOWN)
             if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
                 return _UNKNOWN
             return Known(tips=self._found(digests))
@@ -261,8 +271,10 @@ class Placer:
             found = self._session_by(placement.session)
             if found is not None:
                 return found
+        numbers = self._numbers or self._latest()
+        numbers[_SESSION] = number = numbers[_SESSION] + 1
         row = SessionRow(
-            self._next(_SESSION),
+            number,
             entry.key,
             placement.session_name,
             entry.client or entry.facts.client,
@@ -275,47 +287,48 @@ class Placer:
         self._remember_session(row)
         return row
 
-    def _next(self, which: int) -> int:
-        """The next number of a session or of a thread: nobody else gives any within this transaction."""
-        numbers = self._numbers
-        if not numbers:
-            numbers += self._speakers.numbers()
-        numbers[which] += 1
-        return numbers[which]
+    def _latest(self) -> list[int]:
+        """The latest numbers of a session and of a thread: nobody else gives any within this transaction."""
+        self._numbers += self._speakers.numbers()
+        return self._numbers
 
     def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> KeptThread:
         if placement.thread:
             found = self._thread_by(placement.thread)
             if found is not None:
                 return found
-        facts = entry.facts
+        facts, kind = entry.facts, placement.kind
+        numbers = self._numbers or self._latest()
+        numbers[_THREAD] = number = numbers[_THREAD] + 1
+        window = self._windows[number] = window_in(facts, kind)
         row = KeptThread(
-            self._next(_THREAD),
+            number,
             session.id,
             placement.thread_name,
-            placement.kind,
+            kind,
             facts.agent,
             entry.model,
             placement.parent,
             placement.rule,
             placement.sure,
             VERSION,
-            0,
+            1 if window else 0,
             entry.time,
             entry.time,
             _encode(of_thread(facts)),
         )
         self._new_threads.append(row)
-        row = self._remember(row)
+        self._thread_of[number] = row
+        self._threads.setdefault((row.session, row.name), row)
         if placement.awaits:
-            self._keep(awaited_of(session.id, placement.awaits), row.id, PASSED, entry.time)
+            self._keep(((awaited_of(session.id, placement.awaits), PASSED),), row.id, entry.time)
         if not placement.session:
             # Nobody waits in a session that has only just begun.
             return row
         for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
             if state == PASSED:
                 self._adopt(child, row, "parent id", 100)
-                self._keep(awaited_of(session.id, row.name), child, assign.ANSWERED, entry.time)
+                self._keep(((awaited_of(session.id, row.name), assign.ANSWERED),), child, entry.time)
         return row
 
     def _touch(self, thread: KeptThread, entry: Entry) -> None:
@@ -332,14 +345,17 @@ class Placer:
             if row is not None and time < row.started:
                 row.started = time
 
-    def _keep(self, digest: str, thread: int, state: int, time: int) -> None:
-        kept = self._tips.get(digest)
-        if kept is None:
-            self._tips[digest] = [(digest, thread, state, time)]
-        elif kept[-1][1] == thread:
-            kept[-1] = (digest, thread, state, time)
-        else:
-            kept.append((digest, thread, state, time))
+    def _keep(self, digests: Iterable[tuple[str, int]], thread: int, time: int) -> None:
+        """Keep digests, each with its state, of a thread."""
+        tips = self._tips
+        for digest, state in digests:
+            kept = tips.get(digest)
+            if kept is None:
+                tips[digest] = [(digest, thread, state, time)]
+            elif kept[-1][1] == thread:
+                kept[-1] = (digest, thread, state, time)
+            else:
+                kept.append((digest, thread, state, time))
 
     def _count_window(self, thread: KeptThread, facts: Facts, entry: Entry) -> None:
         window = window_in(facts, thread.kind)
@@ -352,7 +368,7 @@ class Placer:
             mark = window_of(thread.id, facts, thread.kind)
             if not self._rows([mark]):
                 thread.windows += 1
-                self._keep(mark, thread.id, PASSED, entry.time)
+                self._keep(((mark, PASSED),), thread.id, entry.time)
 
     def _adopt(self, number: int, parent: KeptThread, rule: str, sure: int) -> None:
         """Hang a thread under its parent; a cycle is not closed."""

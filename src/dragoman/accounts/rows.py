@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
@@ -25,7 +26,16 @@ from dragoman.sessions.facts import NOTHING, Facts
 
 # A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
 QUARTER = 900_000_000
-_WRONG = frozenset({REFUSED, FAILED, CRASHED})
+# What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then those that are
+# still open, and what is none.
+_COUNTED = {
+    ANSWERED: (1, 0, 0, 0),
+    REFUSED: (1, 1, 0, 0),
+    FAILED: (1, 1, 0, 0),
+    CRASHED: (1, 1, 0, 0),
+    CANCELLED: (0, 0, 1, 0),
+}
+_OPEN, _OTHER = (0, 0, 0, 0), (0, 0, 0, 1)
 # Where nothing is known of tokens: of columns, and of sums.
 _UNKNOWN = (None,) * 7
 _NO_TOKENS = (0,) * 6
@@ -121,11 +131,8 @@ def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> t
 
 
 def _measures(entry: Entry, cost: int, unpriced: int) -> tuple[int, ...]:
-    tokens, outcome, first = entry.tokens, entry.outcome, entry.first
-    conversation = entry.kind == CONVERSATION
-    wrong = conversation and outcome in _WRONG
-    counts = wrong or (conversation and outcome == ANSWERED)
-    timed = counts and first > 0
+    tokens, first = entry.tokens, entry.first
+    counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
     if tokens is None:
         used: tuple[int, ...] = _NO_TOKENS
     else:
@@ -137,20 +144,9 @@ def _measures(entry: Entry, cost: int, unpriced: int) -> tuple[int, ...]:
             tokens.thinking,
             tokens.searches,
         )
-    return (
-        +counts,
-        +wrong,
-        +(conversation and outcome == CANCELLED),
-        +(not conversation),
-        *used,
-        +entry.estimated,
-        cost,
-        unpriced,
-        len(entry.losses),
-        entry.took if counts else 0,
-        first if timed else 0,
-        +timed,
-    )
+    # Times are those of requests.
+    times = (0, 0, 0) if not counted[0] else (entry.took, first, 1) if first > 0 else (entry.took, 0, 0)
+    return (*counted, *used, +entry.estimated, cost, unpriced, len(entry.losses), *times)
 
 
 class Batch:
@@ -160,8 +156,8 @@ class Batch:
 
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
-        self._by_key: dict[Key, list[tuple[int, ...]]] = {}
-        self._by_thread: dict[ThreadKey, list[tuple[int, ...]]] = {}
+        self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
+        self._by_thread: defaultdict[ThreadKey, list[tuple[int, ...]]] = defaultdict(list)
 
     def add(self, entry: Entry, placed: Placed) -> None:
         """Take one more."""
@@ -170,17 +166,8 @@ class Batch:
         self.rows.append(_row(entry, placed.session, thread, cost, unpriced))
         measures = _measures(entry, cost, unpriced)
         quarter = entry.time // QUARTER
-        key = (quarter, entry.key, entry.client, entry.provider, entry.model)
-        found = self._by_key.get(key)
-        if found is None:
-            self._by_key[key] = [measures]
-        else:
-            found.append(measures)
-        threads = self._by_thread.get((quarter, thread))
-        if threads is None:
-            self._by_thread[quarter, thread] = [measures]
-        else:
-            threads.append(measures)
+        self._by_key[quarter, entry.key, entry.client, entry.provider, entry.model].append(measures)
+        self._by_thread[quarter, thread].append(measures)
 
     def taken_rows(self) -> list[tuple[object, ...]]:
         """The rows since they were last taken."""

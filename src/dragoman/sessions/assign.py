@@ -186,8 +186,8 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
         classed.sure,
         _kept(facts, ANSWERED if answered else FAILED) if kind in _GROWING else (),
     )
-    asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())] if known.tips else ()
-    if asked:
+    if facts.prompts and known.tips:
+        asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())]
         children = dict.fromkeys(tip.thread for tip in asked if tip.state == PASSED)
         placed.children = tuple(child for child in children if child != known.thread)
         placed.children_sure = 80 if len(children) == 1 else 50
@@ -198,7 +198,8 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
         placed.thread_name = spot.thread
         _hang(placed, spot, known)
         _link(placed, facts, spot, known, grown)
-        _let_be_asked(placed, facts, spot)
+        if _may_be_asked(facts, spot):
+            _let_be_asked(placed, facts, spot)
     elif grown is not None and not grown.forks and (known.session or not spot.session):
         placed.session, placed.thread = grown.tip.session, grown.tip.thread
         placed.rule = grown.rule
@@ -223,38 +224,46 @@ def _link(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gro
 def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None, made_up: str) -> None:
     """Begin a thread that is found by growth and does not go on from any."""
     classed_sure = placed.sure
-    placed.thread_name = MADE_UP + made_up
-    _hang(placed, spot, known)
     if facts.before:
         # What comes late belongs to it.
         placed.tips += tuple([(_TIP + digest, PASSED) for digest in facts.before])
-    _link(placed, facts, spot, known, grown)
-    if not spot.session:
-        if grown is not None and grown.forks:
-            placed.session, placed.parent = grown.tip.session, grown.tip.thread
-            placed.rule, placed.sure = grown.rule, grown.sure
-            return
+    if spot.session:
+        placed.thread_name = MADE_UP + made_up
+        _hang(placed, spot, known)
+        _link(placed, facts, spot, known, grown)
+    elif grown is not None and grown.forks:
+        placed.thread_name = MADE_UP + made_up
+        placed.session, placed.parent = grown.tip.session, grown.tip.thread
+        placed.rule, placed.sure = grown.rule, grown.sure
+        return
+    else:
         placed.thread_name = MAIN
         if facts.before:
             placed.sure = 60
-    asked = known.tips.get(_PROMPT + facts.asks, ()) if known.tips and facts.asks else ()
+    if not _may_be_asked(facts, spot):
+        return
+    asked = known.tips.get(_PROMPT + facts.asks, ()) if known.tips else ()
     if spot.session:
         asked = [tip for tip in asked if tip.session == known.session]
-    if asked and (spot.guessed or not spot.session) and _may_be_asked(facts):
-        parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
-        placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
-        if spot.session:
-            placed.sure = min(sure, classed_sure)
-        else:
-            placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
-    else:
+    if not asked:
         _let_be_asked(placed, facts, spot)
+        return
+    parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
+    placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
+    if spot.session:
+        placed.sure = min(sure, classed_sure)
+    else:
+        placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
+
+
+def _may_be_asked(facts: Facts, spot: Spot) -> bool:
+    """Whether somebody may be an agent of another that is found by its prompt."""
+    return facts.asks != "" and (spot.guessed or not spot.session) and _has_tools(facts)
 
 
 def _let_be_asked(placed: Placement, facts: Facts, spot: Spot) -> None:
     """Let a later history say by its prompts whose agent this one is."""
-    if facts.asks and (spot.guessed or not spot.session) and _may_be_asked(facts):
-        placed.tips += ((_asked(facts.asks, spot.session)[-1], PASSED),)
+    placed.tips += ((_asked(facts.asks, spot.session)[-1], PASSED),)
 
 
 def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
@@ -270,7 +279,7 @@ def _asked(prompt: str, session: str) -> tuple[str, ...]:
     return (found, f"{_ASKED}{prompt}:{session}") if session else (found,)
 
 
-def _may_be_asked(facts: Facts) -> bool:
+def _has_tools(facts: Facts) -> bool:
     """Whether somebody may be an agent of another: it has tools."""
     return facts.shape is not None and facts.shape.tools > 0
 
@@ -295,7 +304,7 @@ def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | No
         return [tip for tip in tips if tip.kind == kind and (not within or tip.session == within)]
 
     for tip in able(_TIP + facts.tip) if facts.tip else ():
-        if tip.state != ANSWERED or facts.before or not _may_be_asked(facts):
+        if tip.state != ANSWERED or facts.before or not _has_tools(facts):
             return _Grown(tip, "same history", 90)
     for digest, rule in ((_CALL + facts.call, "call"), (_RESPONSE + facts.previous, "previous response")):
         if len(digest) > 1 and (same := able(digest)):
