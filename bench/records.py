@@ -134,31 +134,34 @@ def _person(thread: int) -> str:
 def fill(tables: AccountTables, rows: int, days: float) -> None:
     """Write so many exchanges of so many days, as the drain does, and who spoke in them."""
     told = entries(rows, days)
-    # When each thread began and was last heard of.
-    heard: dict[int, tuple[int, int]] = {}
     while some := list(islice(told, _BATCH)):
         batch = Batch()
         for entry, place in some:
             batch.add(entry, place)
-            heard[place.thread] = (heard.get(place.thread, (entry.time, 0))[0], entry.time)
         with tables.transaction():
+            # Whoever speaks is there before what it came to.
+            _speak(tables, some)
             tables.records.add(batch.rows)
             tables.sums.add(batch.sums())
             tables.sums.add_to_threads(batch.thread_sums())
+
+
+def _speak(tables: AccountTables, some: Sequence[tuple[Entry, Placed]]) -> None:
+    """Write who spoke, from when to when."""
     sessions: dict[int, tuple[int, int]] = {}
-    for thread, (began, last) in heard.items():
-        session = 1 + thread // 3
-        sessions[session] = (sessions.get(session, (began, 0))[0], last)
-    with tables.transaction():
-        db = tables.connection
-        db.executemany(
-            "INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', ?, ?)",
-            ((session, _person(session * 3 - 3), f"session-{session}", *times) for session, times in sessions.items()),
-        )
-        db.executemany(
-            "INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, ?, ?, x'7b7d')",
-            ((thread, 1 + thread // 3, *times) for thread, times in heard.items()),
-        )
+    threads: dict[int, tuple[int, int, int]] = {}
+    for entry, place in some:
+        sessions[place.session] = (sessions.get(place.session, (entry.time,))[0], entry.time)
+        threads[place.thread] = (place.session, threads.get(place.thread, (0, entry.time))[1], entry.time)
+    heard = "ON CONFLICT (id) DO UPDATE SET last = excluded.last"
+    tables.connection.executemany(
+        f"INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', ?, ?) {heard}",
+        ((session, _person(session * 3 - 3), f"session-{session}", *times) for session, times in sessions.items()),
+    )
+    tables.connection.executemany(
+        f"INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, ?, ?, x'7b7d') {heard}",
+        ((thread, *times) for thread, times in threads.items()),
+    )
 
 
 def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], Usage | Sequence[object]]]]:

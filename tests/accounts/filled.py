@@ -118,11 +118,11 @@ def filled_file(path: Path, entries: Iterable[tuple[Entry, Placed]]) -> None:
     """A file of `storage.path` with exchanges, and the speakers of `some_entries`."""
     tables = open_account_tables(str(path))
     try:
-        fill(tables, entries)
         speak(
             tables,
             [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")],
             [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)],
         )
+        fill(tables, entries)
     finally:
         tables.close()

@@ -10,6 +10,7 @@ import pytest
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.examination import TABLES, Agreement, Examination
+from dragoman.store.forgetting import Forgetting
 from dragoman.store.migrations import STEPS
 from dragoman.store.records import COLUMNS
 from tests.accounts.filled import fill, some_entries, speak
@@ -18,9 +19,9 @@ from tests.accounts.filled import fill, some_entries, speak
 @pytest.fixture
 def tables() -> Iterator[AccountTables]:
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, some_entries(1, 300))
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+        fill(tables, some_entries(1, 300))
         yield tables
 
 
@@ -67,9 +68,12 @@ BROKEN = {
         [],
         ["exchanges of a session that is not there", "threads of a session that is not there"],
     ),
+    "UPDATE thread_totals SET last = last + 1 WHERE thread = 4": (0, ["thread_totals"], []),
+    "UPDATE session_totals SET since = since + 1 WHERE session = 3": (0, ["session_totals"], []),
+    "UPDATE session_totals SET cost = cost + 1 WHERE session = 2": (0, ["session_totals"], []),
     "DELETE FROM threads WHERE id = 4": (
         0,
-        [],
+        ["session_totals"],
         ["exchanges of a thread that is not there", "ends of histories of a thread that is not there"],
     ),
     "UPDATE threads SET parent = 77 WHERE id = 4": (0, [], ["threads that one began which is not there"]),
@@ -85,7 +89,12 @@ def test_what_does_not_agree_is_found(tables: AccountTables, statement: str) -> 
 
 def test_sums_of_threads_that_say_something_else_are_found(tables: AccountTables) -> None:
     tables.connection.execute("DELETE FROM thread_sums WHERE thread = 3")
-    assert wrong(tables) == (0, ["thread_sums"], [])
+    assert wrong(tables) == (0, ["thread_sums", "thread_totals"], [])
+
+
+def test_what_was_forgotten_is_no_disagreement(tables: AccountTables) -> None:
+    Forgetting(tables.connection).remove_sessions([2])
+    assert wrong(tables)[:2] == (0, [])
 
 
 def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> None:

@@ -22,8 +22,8 @@ def tables() -> Iterator[AccountTables]:
     with closing(open_account_tables(":memory:")) as tables:
         rows = [(entry(number, key="alice"), Placed(1, 1 + number % 2)) for number in range(10)]
         rows += [(entry(number, key="bob"), Placed(2, 3)) for number in range(5)]
-        fill(tables, rows)
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2)])
+        fill(tables, rows)
         # A session that was forked from another, and a thread that another one's began.
         tables.connection.execute("UPDATE sessions SET origin = 1, link = 'fork' WHERE id = 2")
         tables.connection.execute("UPDATE threads SET parent = 2 WHERE id = 3")
@@ -75,7 +75,9 @@ def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [1, 1, 1]
     assert tables.connection.execute("SELECT origin, link FROM sessions").fetchall() == [(0, "")]
     assert tables.connection.execute("SELECT parent FROM threads").fetchall() == [(0,)]
-    assert count(tables, "thread_sums") == 3
+    assert [count(tables, table) for table in ("thread_sums", "thread_totals", "session_totals")] == [3, 3, 2]
+    forgotten = "SELECT thread FROM thread_totals WHERE is_forgotten UNION ALL SELECT -session FROM session_totals"
+    assert tables.connection.execute(f"{forgotten} WHERE is_forgotten").fetchall() == [(1,), (2,), (-1,)]
     Forgetting(tables.connection, at_once=1).remove_sessions([2, 77])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [0, 0, 0]
 

@@ -18,6 +18,7 @@ from dragoman.errors import ConfigError
 from dragoman.store import migrations, open_tables
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS, migrate
+from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import entry
 from tests.store.opened import ALICE, item, kept, names, opened
 
@@ -32,7 +33,7 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         }
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
-        known |= {"long_sums", "quarter_sums"}
+        known |= {"long_sums", "quarter_sums", "thread_totals", "session_totals"}
         assert tables == known
         migrate(db)
 
@@ -75,6 +76,37 @@ def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
         assert store.rests.current() == [("target", b"rest")]
     with closing(open_account_tables(str(file), read_only=True)) as tables:
         assert tables.records.count() == 1
+
+
+def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[list[tuple[int, ...]]]:
+    """Totals of a file that was begun with so many steps, after more was written."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "STEPS", STEPS[:before])
+        tables = open_account_tables(":memory:")
+    with closing(tables):
+        speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2)])
+        fill(tables, some_entries(1, 300))
+        for statement in done:
+            tables.connection.execute(statement)
+        migrate(tables.connection)
+        fill(tables, [placed for placed in some_entries(2, 300) if placed[1].thread < 3])
+        asked = [tables.connection.execute(f"SELECT * FROM {of}_totals ORDER BY 1") for of in ("thread", "session")]
+        return [each.fetchall() for each in asked]
+
+
+def test_a_file_without_totals_gets_those_that_would_have_been_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = _totals(len(STEPS), monkeypatch)
+    assert [[row[0] for row in rows] for rows in kept] == [[1, 2, 3, 4, 5], [1, 2]]
+    assert _totals(5, monkeypatch) == kept
+
+
+def test_what_was_forgotten_before_there_were_totals_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = ("DELETE FROM threads WHERE session = 2", "DELETE FROM sessions WHERE id = 2")
+    found = _totals(5, monkeypatch, *done)
+    assert [[(row[0], row[3]) for row in rows] for rows in found] == [
+        [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)],
+        [(-1, 1), (1, 0)],
+    ]
 
 
 _START = "import sys; from dragoman.store.account_tables import open_account_tables; open_account_tables(sys.argv[1])"

@@ -73,9 +73,9 @@ def _file(tables: AccountTables, path: str) -> Iterator[Finding]:
     for table, count in examination.disagreeing_sums():
         if count:
             found = True
-            yield Finding("sums", "wrong", f"{table}: {count} do not come to the same as sums")
+            yield Finding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
     if not found:
-        yield Finding("sums", "ok", "those of threads, quarters, hours and days come to the same")
+        yield Finding("sums", "ok", "those of threads, sessions, quarters, hours and days come to the same")
     found = False
     for words, count in examination.orphans():
         if count:

@@ -12,7 +12,10 @@ from dragoman.store.errors import store_error
 from dragoman.store.migrations import MEASURES
 
 # Tables of exchanges, and of whoever spoke.
-TABLES = ("records", "sums", "thread_sums", "long_sums", "quarter_sums", "sessions", "threads", "tips", "journals")
+TABLES = (
+    *("records", "sums", "thread_sums", "long_sums", "quarter_sums", "thread_totals", "session_totals"),
+    *("sessions", "threads", "tips", "journals"),
+)
 _MOST_WORDS = 20
 _NAMES = "key, client, provider, model"
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
@@ -104,7 +107,7 @@ class Examination:
         return Agreement(whole=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
 
     def disagreeing_sums(self) -> Iterator[tuple[str, int]]:
-        """Tables of sums, and in how many places they do not come to the same as `sums`."""
+        """Tables of sums, and in how many places they do not come to the same as others."""
         by_quarter = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
         yield (
             "thread_sums",
@@ -120,6 +123,27 @@ class Examination:
                     f"SELECT start, {_NAMES}, {_KEPT} FROM long_sums WHERE span = {span}",
                 ),
             )
+
+        yield (
+            "thread_totals",
+            self._differences(
+                f"SELECT thread, min(quarter), max(quarter), {_ADDED} FROM thread_sums WHERE thread <> 0"
+                " GROUP BY thread",
+                f"SELECT thread, since, last, {_KEPT} FROM thread_totals",
+            ),
+        )
+        # Of a session that was forgotten nobody knows which threads it had: all together they come to the same.
+        added = ", ".join(f"sum(o.{name})" for name in MEASURES)
+        yield (
+            "session_totals",
+            self._differences(
+                f"SELECT t.session, min(o.since), max(o.last), {added} FROM thread_totals o"
+                f" JOIN threads t ON t.id = o.thread GROUP BY t.session UNION ALL SELECT 0, 0, 0, {_ADDED}"
+                " FROM thread_totals",
+                f"SELECT session, since, last, {_KEPT} FROM session_totals WHERE session IN"
+                f" (SELECT session FROM threads) UNION ALL SELECT 0, 0, 0, {_ADDED} FROM session_totals",
+            ),
+        )
 
     def _differences(self, one: str, other: str) -> int:
         found = [

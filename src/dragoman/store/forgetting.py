@@ -98,6 +98,8 @@ class Forgetting:
             self._change(
                 [
                     (f"DELETE FROM tips WHERE thread IN {threads}", ()),
+                    (f"UPDATE thread_totals SET is_forgotten = 1 WHERE thread IN {threads}", ()),
+                    (f"UPDATE session_totals SET is_forgotten = 1 WHERE session IN ({some})", ()),
                     (f"UPDATE threads SET parent = 0 WHERE session NOT IN ({some}) AND parent IN {threads}", ()),
                     (f"DELETE FROM threads WHERE session IN ({some})", ()),
                     (f"UPDATE sessions SET origin = 0, link = '' WHERE origin IN ({some})", ()),

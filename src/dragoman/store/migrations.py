@@ -263,6 +263,48 @@ def _add_up_sums(db: sqlite3.Connection, measures: str) -> None:
         db.execute(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
 
 
+def m006_keep_totals(db: sqlite3.Connection) -> None:
+    """What each thread and each session came to in all its time: nearly all of those that a month has lie within it.
+
+    The file itself keeps them whenever `thread_sums` grows. -1 is the session of threads that were forgotten before
+    there were totals.
+    """
+    session = "coalesce((SELECT session FROM threads WHERE id = {0}), -1)"
+    # Those by which the dearest are found stand first: the rest of a row is not looked at for that.
+    measures = ("cost", "requests", "input", *(name for name in MEASURES if name not in ("cost", "requests", "input")))
+    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
+    added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
+    begun, spoken = list[str](), list[str]()
+    for of, number in (("thread", "{0}"), ("session", session)):
+        columns = f"{of}, since, last, {', '.join(measures)}"
+        new = number.format("NEW.thread")
+        # `since` and `last` are the first and the last quarter in which there was something.
+        db.execute(
+            f"CREATE TABLE {of}_totals ({of} INTEGER PRIMARY KEY, since INTEGER NOT NULL, last INTEGER NOT NULL,"
+            " is_forgotten INTEGER NOT NULL DEFAULT 0,"
+            f" {', '.join(f'{name} INTEGER NOT NULL' for name in measures)})"
+        )
+        db.execute(
+            f"INSERT INTO {of}_totals ({columns}) SELECT {number.format('q.thread')}, min(q.quarter), max(q.quarter),"
+            f" {', '.join(f'sum(q.{name})' for name in measures)} FROM thread_sums q"
+            " WHERE q.thread <> 0 GROUP BY 1"
+        )
+        db.execute(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} NOT IN (SELECT id FROM {of}s)")
+        db.execute(f"CREATE INDEX {of}_totals_by_last ON {of}_totals (last, since)")
+        begun.append(
+            f"INSERT INTO {of}_totals ({columns}) VALUES ({new}, NEW.quarter, NEW.quarter,"
+            f" {', '.join(f'NEW.{name}' for name in measures)}) ON CONFLICT ({of}) DO UPDATE SET"
+            f" since = min(since, excluded.since), last = max(last, excluded.last), {grown};"
+        )
+        # Whatever says `last` writes the index, too.
+        spoken.append(f"UPDATE {of}_totals SET {added} WHERE {of} = {new};")
+    for event, statements in (("INSERT", begun), ("UPDATE", spoken)):
+        db.execute(
+            f"CREATE TRIGGER thread_sums_{event.lower()} AFTER {event} ON thread_sums WHEN NEW.thread <> 0"
+            f" BEGIN {' '.join(statements)} END"
+        )
+
+
 # What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
 MEASURES = (
     "requests",
@@ -290,6 +332,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m003_keep_turns,
     m004_keep_rests,
     m005_keep_records,
+    m006_keep_totals,
 )
 
 
