@@ -129,8 +129,8 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def soonest(self) -> float:
-        """The first of all limits that an exchange may meet, while its provider is waited for."""
-        return min(self.first_byte, self.idle, self.whole)
+        """The first of all limits that an exchange may meet, and of signs of life, while its provider is waited for."""
+        return min(self.first_byte, self.idle, self.whole, self.keep_alive)
 
 
 class Routing(Struct, frozen=True, kw_only=True):

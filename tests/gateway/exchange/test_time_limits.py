@@ -283,15 +283,13 @@ def test_pitfall_183_the_first_sign_of_life_is_due_after_the_headers_and_not_aft
     run(main())
 
 
-@pytest.mark.parametrize("phase", [LimitPhase.WAITING, LimitPhase.ENDING])
-def test_no_sign_of_life_is_given_before_an_answer_or_after_it(run: Run, phase: LimitPhase) -> None:
+def test_no_sign_of_life_is_given_after_an_answer(run: Run) -> None:
     async def main() -> None:
         watch, flight = made(structs.replace(LONG, keep_alive=SHORT))
         heart = Heart(1)
         watch.follow(flight)
         watch.alive = heart.beat
-        if phase is LimitPhase.ENDING:
-            watch.ending()
+        watch.ending()
         await asyncio.sleep(5 * SHORT)
         assert not heart.beats
         watch.stop()
@@ -376,6 +374,23 @@ def test_what_is_heard_and_told_moves_no_timer() -> None:
     assert loop.made - before <= 2
     assert len(loop.timers) == 1
     assert not heart.beats
+
+
+def test_time_before_an_answer_needs_no_sign_of_life_and_the_timer_of_the_call_serves_its_stream() -> None:
+    loop = Clockwork()
+    watch, flight, heart = TimeLimits(loop, structs.replace(LONG, keep_alive=15.0), loop.time()), Aloft(), Heart(0)
+    watch.follow(flight)
+    loop.wait(14.0)
+    # Whoever keeps a client alive comes with the answer.
+    watch.alive = heart.beat
+    watch.opening()
+    watch.spoken()
+    assert loop.made == 1
+    loop.wait(14.9)
+    assert heart.beats == 0
+    loop.wait(0.2)
+    assert heart.beats == 1
+    assert not flight.errors
 
 
 def test_a_client_that_is_told_something_gets_no_sign_of_life() -> None:

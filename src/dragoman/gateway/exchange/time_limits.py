@@ -90,7 +90,7 @@ class TimeLimits:
         wanted = self._timeouts.first_byte if first_byte is None else first_byte
         if wanted != self._first_byte:
             self._first_byte = wanted
-            self._soonest = min(wanted, self._timeouts.idle, self._timeouts.whole)
+            self._soonest = min(wanted, self._timeouts.soonest)
         self._flight = flight
         self._enter(_WAITING, self._loop.time())
 
@@ -181,8 +181,8 @@ class TimeLimits:
         return due, error
 
     def _arm(self, now: float, limit: float = math.inf) -> None:
-        # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later
-        # than needed, and looks again then.
+        # No limit of any phase but the last is nearer, and no sign of life, unless little is left of the whole: the
+        # timer fires no later than needed, and looks again then.
         soonest = _LINGER if self.phase is _ENDING else self._soonest
         due = min(now + soonest, self._deadline, limit)
         if self.phase in _UNLIMITED:
@@ -208,7 +208,8 @@ class TimeLimits:
             self._flight = None
             flight.abort(error)
             return
-        if self.alive is not None and now >= self.told + self._timeouts.keep_alive:
+        silent = now >= self.told + self._timeouts.keep_alive
+        if silent and self.alive is not None and self.phase is not _ENDING:
             self.told = now
             self.alive()
         self._arm(now, due)
