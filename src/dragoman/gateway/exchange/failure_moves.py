@@ -270,18 +270,23 @@ class FailureMoves(Moves):
             return failure
         return replace(failure, message=f"{failure.message} (try again in {math.ceil(wait)} s)")
 
-    def _open(self, *, pending: bool = False) -> None:
-        """From here on the status is 200; `pending` if another target may still be the one that answers."""
+    def _open(self, *, first: float = 0.0, pending: bool = False) -> None:
+        """From here on the status is 200.
+
+        `first` is when content came, if any has; `pending` if another target may still be the one that answers.
+        """
         if self.told is _NOTHING:
             attempt = self.attempt
             self.told = _STATUS
-            self._account.note(status=200)
+            self._account.note(status=200, first=first)
             headers = (
                 self._replies.pending()
                 if pending
                 else self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)
             )
             self._do(Start(headers))
+        elif first:
+            self._account.note(first=first)
 
     def _go_back(self, attempt: Attempt) -> None:
         """Tell of an earlier attempt, in place of those after it."""

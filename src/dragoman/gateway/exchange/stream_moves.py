@@ -101,12 +101,12 @@ class StreamMoves(RequestMoves):
     def _commit(self, now: float) -> None:
         """Tell the first content, behind what was held."""
         attempt = self.attempt
-        self._open()
+        self._open(first=now)
         self.told = _CONTENT
         attempt.first = now
-        self._account.note(first=now)
-        held, attempt.held = b"".join(attempt.held), []
-        self._write(held)
+        if attempt.held:
+            held, attempt.held = b"".join(attempt.held), []
+            self._write(held)
 
     def _end_with(self, out: bytes) -> None:
         """Tell the last frames, if what they hold need not be kept, or counted; else as soon as it is."""

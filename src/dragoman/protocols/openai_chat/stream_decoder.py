@@ -171,9 +171,9 @@ class ChatStreamDecoder:
         text = delta.get(deltas.continued) if deltas.continued else None
         if text is None:
             calls = delta.get("tool_calls")
-            if type(calls) is list and len(calls) == 1 and deltas.run is NONE:
-                return deltas.calls.next(calls[0])
-            return None
+            if deltas.calls is None or type(calls) is not list or len(calls) != 1 or deltas.run is not NONE:
+                return None
+            return deltas.calls.next(calls[0])
         if type(text) is not str or not text:
             return None
         if deltas.run is THINKING:
@@ -302,7 +302,8 @@ class ChatStreamDecoder:
             self._fail(_unreadable(_EMPTY), events)
             return
         deltas = self._deltas
-        cut = deltas.calls.unfinished
+        calls = deltas.calls
+        cut = calls is not None and calls.unfinished
         try:
             deltas.end(events)
         except WireError as error:
@@ -318,7 +319,8 @@ class ChatStreamDecoder:
         refusal = "".join(deltas.refusal)
         if self._filtered and self._finish is None and deltas.next_index() == 0:
             self._finish = "content_filter"
-        stop = stop_of(self._finish, calls=deltas.calls.any_told, refusal=refusal or None, sequence=self._sequence)
+        any_told = calls is not None and calls.any_told
+        stop = stop_of(self._finish, calls=any_told, refusal=refusal or None, sequence=self._sequence)
         stop = settled(stop, self._ledger, cut=cut or at_cap(usage, self._cap))
         if self._sequence is not None and stop.sequence is None:
             self._unknowns.name(*self._sequence)

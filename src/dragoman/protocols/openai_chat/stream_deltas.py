@@ -92,11 +92,13 @@ class DeltaReader:
     """Reads the deltas of one stream; the decoder's short way looks at what is open here."""
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns) -> None:
+        self._asked, self._mint, self._ledger = asked, mint, ledger
         self._target = asked.target
         self._unknowns = unknowns
         # A counter of its own, which both the reader and its calls may hold.
         self.next_index = count().__next__
-        self.calls = CallAssembly(asked, mint, ledger, unknowns, self.next_index)
+        # The calls, once there are any.
+        self.calls: CallAssembly | None = None
         self.run = NONE
         self._ran = {NONE}
         self.index = -1
@@ -162,7 +164,7 @@ class DeltaReader:
         for position, call in enumerate(calls):
             if not isinstance(call, dict):
                 raise WireError("/choices/0/message/tool_calls/0", "object", kind_of(call))
-            self.calls.restate(call, position, events)
+            self._assembly().restate(call, position, events)
 
     def _rarely(self, delta: JsonObject, events: list[Event]) -> bool:
         """Read the members that few deltas have; say whether there is reasoning among them."""
@@ -217,7 +219,8 @@ class DeltaReader:
     def _open(self, run: Run, events: list[Event]) -> None:
         """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
         self._end_run(events)
-        self.calls.move_on(events)
+        if self.calls is not None:
+            self.calls.move_on(events)
         self.run = run
         self._ran.add(run)
 
@@ -305,7 +308,12 @@ class DeltaReader:
                 continue
             if not isinstance(fragment, dict):
                 raise WireError("/choices/0/delta/tool_calls/0", "object", kind_of(fragment))
-            self.calls.take(fragment, events)
+            self._assembly().take(fragment, events)
+
+    def _assembly(self) -> CallAssembly:
+        if self.calls is None:
+            self.calls = CallAssembly(self._asked, self._mint, self._ledger, self._unknowns, self.next_index)
+        return self.calls
 
     def _end_run(self, events: list[Event]) -> None:
         run, self.run = self.run, NONE
@@ -334,7 +342,8 @@ class DeltaReader:
             if text:
                 self._say(text, {}, events)
         self._end_run(events)
-        self.calls.end(events)
+        if self.calls is not None:
+            self.calls.end(events)
 
 
 def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
