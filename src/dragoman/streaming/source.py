@@ -32,6 +32,8 @@ _Told: TypeAlias = Callable[[bytes], list[Event]]
 
 # Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
 _OPENING = frozenset({Started, UsageReported, Heartbeat})
+# Nothing is to be remembered of these.
+_PASSING = frozenset({PartGrew, PartEnded, Heartbeat})
 
 
 class Source:
@@ -166,22 +168,14 @@ class Source:
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
-            for event in events:
-                kind = type(event)
-                if kind not in _OPENING:
-                    self.spoken, self.answered = True, kind is not Failed
-                    break
-                if isinstance(event, UsageReported):
-                    self.opening = event.usage
+            self._note_opening(events)
         if self.pauses is not None:
             events = self.pauses.passed(events)
         if self._stops is not None:
             events = self._stops.passed(events)
-        elif len(events) == 1 and type(events[0]) is PartGrew:
-            return events
         for position, event in enumerate(events):
             kind = type(event)
-            if kind is PartGrew or kind is PartEnded:
+            if kind in _PASSING:
                 continue
             if kind is Started:
                 self.started = event  # type: ignore[assignment]  # as its type says
@@ -200,6 +194,15 @@ class Source:
                 self.over = True
                 return events[: position + 1]
         return events
+
+    def _note_opening(self, events: list[Event]) -> None:
+        for event in events:
+            kind = type(event)
+            if kind not in _OPENING:
+                self.spoken, self.answered = True, kind is not Failed
+                return
+            if isinstance(event, UsageReported):
+                self.opening = event.usage
 
 
 def _broken(message: str) -> Failed:

@@ -120,9 +120,11 @@ class ChatStreamDecoder:
                 chunk = read_json(data)
             except UNREADABLE:
                 chunk = self._halves.reread(data)
-            event = self._next(chunk)
-            if event is not None:
-                return [event]
+            deltas = self._deltas
+            if deltas.continued or deltas.calls is not None:
+                event = self._next(chunk)
+                if event is not None:
+                    return [event]
             self._chunk(chunk, events)
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
