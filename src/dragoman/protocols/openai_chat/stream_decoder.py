@@ -21,7 +21,6 @@ from dragoman.model.events import (
     PartGrew,
     Started,
     Stopped,
-    TextDelta,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
@@ -35,7 +34,8 @@ from dragoman.protocols.openai_chat.shapes import (
     NAME,
 )
 from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
-from dragoman.protocols.openai_chat.stream_deltas import NONE, THINKING, USUAL, DeltaReader
+from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
+from dragoman.protocols.openai_chat.stream_likeness import Likeness
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
 from dragoman.rules.ends import at_cap, broken_off, reason_of, said, settled
@@ -93,6 +93,7 @@ class ChatStreamDecoder:
         self._usual: list[str] = []
         self._usual_choice: list[str] = []
         self._deltas = DeltaReader(asked, mint, ledger, self._unknowns)
+        self._likeness = Likeness()
         self._usage: JsonObject | None = None
         self._tier: str | None = None
         self._finish: str | None = None
@@ -114,17 +115,22 @@ class ChatStreamDecoder:
             if said:
                 self._end(events)
             return events
+        like, deltas = self._likeness, self._deltas
+        if like.known and (text := like.text(data)):
+            return [deltas.grown(text)]
         try:
             try:
                 # As `Halves.read` does it, without one call more for every chunk.
                 chunk = read_json(data)
             except UNREADABLE:
                 chunk = self._halves.reread(data)
-            deltas = self._deltas
             if deltas.continued or deltas.calls is not None:
                 event = self._next(chunk)
                 if event is not None:
+                    if deltas.continued and like.lessons:
+                        like.learn(data, chunk, deltas.continued)
                     return [event]
+            like.known = False
             self._chunk(chunk, events)
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
@@ -178,9 +184,7 @@ class ChatStreamDecoder:
             return deltas.calls.next(calls[0])
         if type(text) is not str or not text:
             return None
-        if deltas.run is THINKING:
-            deltas.thinking.pieces.append(text)
-        return PartGrew(deltas.index, TextDelta(text))
+        return deltas.grown(text)
 
     def _chunk(self, chunk: JsonValue, events: list[Event]) -> None:
         if not isinstance(chunk, dict):

@@ -1,0 +1,56 @@
+"""Likeness: chunks that differ from the one before in nothing but their text, of which only that is read.
+
+Nearly all of a stream is the same chunk again with another text. What stands around that text is learned from a chunk
+that was read, and tried: with another text in its place the chunk must read as before, but for that. Servers that write
+something else into every chunk are not learned from again and again.
+"""
+
+from __future__ import annotations
+
+from msgspec.json import Decoder
+
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.rules.halves import UNREADABLE
+from dragoman.wire.json import encode, read_json
+
+# How often something is learned from one stream.
+_LESSONS = 4
+# No text of a provider's; it stands in the place of one for a moment.
+_PROBE = "\0probe\0"
+_WRITTEN_PROBE = encode(_PROBE)
+_read_text = Decoder(str).decode
+
+
+class Likeness:
+    """What stands around the text of a stream's chunks, as long as it stays the same."""
+
+    __slots__ = ("_before", "_behind", "known", "lessons")
+
+    def __init__(self) -> None:
+        self.known = False
+        self.lessons = _LESSONS
+        self._before = self._behind = b""
+
+    def text(self, data: bytes) -> str:
+        """The text of a chunk that is like the one before; "" if it is another, or says nothing."""
+        before, behind = self._before, self._behind
+        if not data.startswith(before) or not data.endswith(behind):
+            return ""
+        try:
+            return _read_text(data[len(before) : len(data) - len(behind)])
+        except UNREADABLE:
+            return ""
+
+    def learn(self, data: bytes, chunk: JsonValue, name: str) -> None:
+        """Learn from a chunk that was read, and is not needed any more: this member of its delta is its text."""
+        self.lessons -= 1
+        self.known = False
+        match chunk:
+            case {"choices": [{"delta": dict() as delta}]}:
+                self._before, found, self._behind = data.partition(encode(delta.get(name)))
+                delta[name] = _PROBE
+                try:
+                    self.known = bool(found) and read_json(self._before + _WRITTEN_PROBE + self._behind) == chunk
+                except UNREADABLE:
+                    # It was mended before it could be read.
+                    self.known = False

@@ -1,0 +1,114 @@
+"""Chunks that are like the one before: only their text is read, and nothing but a text may differ."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.model.events import Event, PartGrew, TextDelta
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
+from dragoman.protocols.openai_chat.stream_likeness import Likeness
+from dragoman.protocols.registry import codec_of
+from dragoman.translate import asked_by, derived_mint
+from dragoman.wire.json import read_json
+from dragoman.wire.sse import Frame
+
+
+def chunk(text: str, *, name: str = "content", model: str = "m", spaced: bool = False, **more: JsonValue) -> bytes:
+    choice = {"index": 0, "delta": {name: text}, "finish_reason": None}
+    separators = None if spaced else (",", ":")
+    return json.dumps({"id": "x", "model": model, "choices": [choice], **more}, separators=separators).encode()
+
+
+def learned(data: bytes, name: str = "content") -> Likeness:
+    likeness = Likeness()
+    likeness.learn(data, read_json(data), name)
+    return likeness
+
+
+def decoder() -> ChatStreamDecoder:
+    return ChatStreamDecoder(asked_by(None, codec_of("openai-chat")), derived_mint(b""), Ledger())
+
+
+def told(data: list[bytes], *, lessons: int = 4) -> list[Event]:
+    reader = decoder()
+    reader._likeness.lessons = lessons
+    return [event for each in data for event in reader.feed(Frame(None, each))]
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@pytest.mark.parametrize("text", ["b", ' "quoted" \\ and\nmore', "\u00e9\U0001f600", '","content":"', "}]}"])
+def test_the_text_of_a_chunk_that_is_alike_is_read(text: str, spaced: bool) -> None:
+    likeness = learned(chunk("a", spaced=spaced))
+    assert likeness.known
+    assert likeness.text(chunk(text, spaced=spaced)) == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        chunk("b", model="n"),
+        chunk("b", usage={"total_tokens": 1}),
+        chunk("b").replace(b"null", b'"stop"'),
+        chunk("b").replace(b'"b"', b"null"),
+        chunk("b").replace(b'"b"', b'"b","refusal":"no"'),
+        chunk("b").replace(b'"b"', b'"\\ud83d"'),
+        chunk("b").replace(b'"b"', b'"\xff"'),
+        chunk("b")[:-3],
+        chunk(""),
+        b"{}",
+    ],
+)
+def test_any_other_chunk_is_left_to_be_read(data: bytes) -> None:
+    assert learned(chunk("a")).text(data) == ""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # The text stands there twice, and the first place is another's.
+        chunk("m"),
+        # Spelled otherwise than it is written here.
+        chunk("a").replace(b'"a"', b'"\\u0061"'),
+        # Of two members of one name the last counts.
+        chunk("a").replace(b'"a"', b'"a","content":"a"'),
+    ],
+)
+def test_nothing_is_learned_where_it_is_not_certain_what_the_text_is(data: bytes) -> None:
+    assert not learned(data).known
+
+
+def test_lessons_end_where_every_chunk_is_another() -> None:
+    reader = decoder()
+    for number in range(10):
+        reader.feed(Frame(None, chunk("a", nonce=f"n{number}")))
+    assert reader._likeness.lessons == 0
+
+
+def test_what_is_not_alike_is_read_and_then_nothing_is_known() -> None:
+    reader = decoder()
+    for text in ("a", "b", "c"):
+        reader.feed(Frame(None, chunk(text)))
+    assert reader._likeness.known
+    reader.feed(Frame(None, chunk("think", name="reasoning_content")))
+    assert not reader._likeness.known
+    assert reader.feed(Frame(None, chunk("d")))[-1] == PartGrew(2, TextDelta("d"))
+
+
+TEXTS = st.text(max_size=5) | st.sampled_from(["a", "m", "x", "content", '"'])
+CHUNKS = st.builds(
+    chunk,
+    TEXTS,
+    name=st.sampled_from(["content", "reasoning_content", "refusal"]),
+    model=st.sampled_from(["m", "m", "m", "a"]),
+)
+
+
+@given(st.lists(CHUNKS, max_size=12))
+def test_a_stream_tells_the_same_however_much_is_learned(data: list[bytes]) -> None:
+    assert told(data) == told(data, lessons=0)
