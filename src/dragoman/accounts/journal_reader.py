@@ -60,22 +60,22 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
 
 def _right_piece(data: bytes, start: int) -> Piece | None:
     """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
-    lines = data.split(b"\n")
-    rest = lines.pop()
-    settled: list[bytes] = []
-    for line in lines:
-        if line.startswith(_EXCHANGE, 9):
-            body = line[9:]
-            if line[:9] != b"%08x " % crc32(body):
-                return None
-            settled.append(body)
-        elif not line.startswith(_UNREAD, 9):
-            return None
+    entries: list[Entry] = []
+    find, begins_with = data.find, data.startswith
+    at = 0
     try:
-        entries = [_decode_entry(body[12:-1]) for body in settled]
+        while (end := find(b"\n", at)) >= 0:
+            if begins_with(_EXCHANGE, at + 9):
+                body = data[at + 9 : end]
+                if not begins_with(b"%08x " % crc32(body), at):
+                    return None
+                entries.append(_decode_entry(body[12:-1]))
+            elif not begins_with(_UNREAD, at + 9):
+                return None
+            at = end + 1
     except (msgspec.ValidationError, msgspec.DecodeError):
         return None
-    return Piece(start, start + len(data) - len(rest), entries)
+    return Piece(start, start + at, entries)
 
 
 def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> Piece:

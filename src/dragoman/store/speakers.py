@@ -124,7 +124,8 @@ class Speakers:
 
     def add_threads(self, rows: Iterable[KeptThread]) -> None:
         """Begin threads, whose numbers were given."""
-        _ADD_THREADS.run(self._db, [astuple(row) for row in rows])
+        # An array of bytes: SQLite asks of `bytes` first how they would like to be kept.
+        _ADD_THREADS.run(self._db, [(*astuple(row)[:-1], bytearray(row.facts)) for row in rows])
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Write what changes of sessions."""
