@@ -41,6 +41,8 @@ _MICRO = 1_000_000
 _DAY = 86_400
 _BATCH = 5000
 _REPEAT = 5
+# As many groups as are shown to people.
+_DEAREST = 100
 # Who there is: a team with its agents.
 _KEYS = tuple(f"person-{number}" for number in range(12))
 _CLIENTS = ("claude-cli", "codex_exec", "opencode")
@@ -169,13 +171,23 @@ def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], 
     asked = UsageQuestions(tables.connection)
     month = period_of(zone_of("Asia/Kolkata"), NOW, since="30d")
     for by in GROUPS:
-        target = math.inf if by in ("session", "thread") else SUMS
-        yield f"usage of 30 days by {by}", target, partial(usage, asked, (by,), month)
+        if by not in ("session", "thread"):
+            yield f"usage of 30 days by {by}", SUMS, partial(usage, asked, (by,), month)
+            continue
+        yield f"the dearest {by}s of 30 days", SUMS, partial(usage, asked, (by,), month, _DEAREST)
+        # Of these there are any number.
+        yield f"all {by}s of 30 days", math.inf, partial(usage, asked, (by,), month)
+        yield f"to tell all {by}s as JSON", math.inf, partial(_tell, usage(asked, (by,), month))
     exports = Exports(tables.connection, at_once=50)
     now = NOW * _MICRO
     yield "50 exchanges to export", LISTS, lambda: list(islice(exchanges(exports, now - 3600 * _MICRO, now), 50))
     yield "the last 50 exchanges", LISTS, lambda: latest(tables, Wanted(), 50)
     yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, Opened(), now).lines
+
+
+def _tell(found: Usage) -> Usage:
+    found.encoded()
+    return found
 
 
 def measure(tables: AccountTables) -> list[Measured]:
@@ -187,7 +199,7 @@ def measure(tables: AccountTables) -> list[Measured]:
             began = time.process_time()
             answer = ask()
             took.append(time.process_time() - began)
-        answers = len(answer.groups if isinstance(answer, Usage) else answer)
+        answers = len(answer.rows if isinstance(answer, Usage) else answer)
         found.append(Measured(words=words, took=min(took) * 1000, target=target, answers=answers))
     return found
 

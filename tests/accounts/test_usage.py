@@ -16,6 +16,7 @@ from dragoman.accounts.placing import Placed
 from dragoman.accounts.usage import GROUPS, Figures, Usage, figures_of, nothing, read_groups, usage
 from dragoman.errors import DragomanError
 from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.forgetting import Forgetting
 from dragoman.store.migrations import MEASURES
 from dragoman.store.usage_questions import UsageQuestions
 from tests.accounts.filled import DAY, SECOND, fill, some_entries, speak
@@ -30,9 +31,11 @@ ENTRIES = [some_entries(seed, 300) for seed in range(3)]
 @pytest.fixture(scope="module")
 def tables() -> Iterator[AccountTables]:
     with closing(open_account_tables(":memory:")) as tables:
+        sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
+        speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for entries in ENTRIES:
             fill(tables, entries)
-        speak(tables, [(1, "alice", "first"), (2, "alice", "second")], [(1, 1), (2, 1), (3, 2)])
+        Forgetting(tables.connection).remove_sessions([3])
         yield tables
 
 
@@ -42,6 +45,10 @@ def _period(since: str = "all", until: str = "", zone: str = "UTC") -> Period:
 
 def _asked(tables: AccountTables, by: tuple[str, ...], period: Period) -> Usage:
     return usage(UsageQuestions(tables.connection), by, period)
+
+
+def decoded(told: bytes) -> dict[str, object]:
+    return msgspec.json.decode(told, type=dict[str, object])
 
 
 def _sum(all_figures: list[Figures]) -> Figures:
@@ -160,13 +167,36 @@ def test_sessions_and_threads_have_their_names(tables: AccountTables) -> None:
     }
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 100])
+@pytest.mark.parametrize("by", BY, ids=",".join)
+def test_what_is_beyond_so_many_groups_is_one_that_adds_up(
+    tables: AccountTables, by: tuple[str, ...], most: int
+) -> None:
+    whole = _asked(tables, by, _period())
+    found = usage(UsageQuestions(tables.connection), by, _period(), most)
+    assert found.total == whole.total
+    if len(whole.groups) <= most:
+        assert found == whole
+        return
+    assert found.rest is not None
+    assert _sum([found.rest.figures, *(group.figures for group in found.groups)]) == found.total
+    assert found.rest.figures.requests > 0
+    assert len(found.groups) == most
+    # What was forgotten is among the rest, but by day.
+    named = [group for group in whole.groups if None not in group.names.values() or "day" in by]
+    dearest = sorted(named, key=lambda group: -group.figures.cost_nano_usd)[:most]
+    assert {str(group.names) for group in found.groups} == {str(group.names) for group in dearest}
+    told = decoded(found.encoded())
+    assert told["rest"] == {"groups": found.rest.groups, **msgspec.to_builtins(found.rest.figures)}
+
+
 def test_the_dearest_come_first(tables: AccountTables) -> None:
     costs = [group.figures.cost_nano_usd for group in _asked(tables, ("key",), _period()).groups]
     assert costs == sorted(costs, reverse=True)
 
 
 def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: AccountTables) -> None:
-    told = _asked(tables, ("provider", "model"), _period(since="2027-01-20", zone="Asia/Kolkata")).as_json()
+    told = decoded(_asked(tables, ("provider", "model"), _period(since="2027-01-20", zone="Asia/Kolkata")).encoded())
     assert told["since"] == "2027-01-20T00:00:00+05:30"
     assert told["zone"] == "Asia/Kolkata"
     members = {
@@ -184,6 +214,7 @@ def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: Account
     total, rows = told["total"], told["rows"]
     assert isinstance(total, dict)
     assert isinstance(rows, list)
+    assert list(told) == ["since", "until", "zone", "by", "rows", "total"]
     assert members <= set(total)
     for row in rows:
         assert isinstance(row, dict)
@@ -197,7 +228,7 @@ def test_every_measure_has_its_place() -> None:
 
 
 def test_where_nothing_was_written_there_are_zero_totals() -> None:
-    assert nothing(("key",), _period()).as_json()["total"] == msgspec.to_builtins(Figures())
+    assert decoded(nothing(("key",), _period()).encoded())["total"] == msgspec.to_builtins(Figures())
 
 
 @pytest.mark.parametrize(

@@ -137,10 +137,67 @@ def test_on_a_wide_terminal_everything_has_its_column(tmp_path: Path) -> None:
     assert (plain.coloured, plain.plain) == (False, seen.plain)
 
 
+def many(path: Path, count: int) -> None:
+    """As many models as there are nano-dollars, each of them asked once."""
+    put(path, *(entry(number, model=f"model-{number}", money=Money(input=number)) for number in range(1, count + 1)))
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_on_a_terminal_the_dearest_are_shown_and_the_others_as_one(tmp_path: Path, columns: int) -> None:
+    many(state(tmp_path), 103)
+    seen = on_screen(["usage", *THEN], tmp_path, columns=columns)
+    lines = [line for line in seen.plain.splitlines() if line.startswith(("model-", "3 others", "total"))]
+    assert [line.split()[0] for line in lines] == [f"model-{number}" for number in range(103, 3, -1)] + ["3", "total"]
+    assert lines[-2].split()[:4] == ["3", "others", "3", "0"]
+    assert lines[-1].split()[1] == "103"
+    words = "The dearest 100 are shown, and 3 others as one; --all shows each."
+    assert " ".join(seen.plain.split()).endswith(words)
+    assert max(map(len, seen.plain.splitlines())) <= columns
+    plain = on_screen(["usage", *THEN], tmp_path, columns=columns, environ={"NO_COLOR": "1"})
+    assert (plain.coloured, plain.plain) == (False, seen.plain)
+    every = on_screen(["usage", "--all", *THEN], tmp_path, columns=columns).plain
+    assert sum(line.startswith("model-") for line in every.splitlines()) == 103
+    assert "others" not in every
+
+
+def test_programs_are_told_every_group_unless_they_want_fewer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    many(state(tmp_path), 103)
+    whole = json.loads(told("--json", *THEN, capfd=capfd))
+    assert len(whole["rows"]) == 103
+    assert "rest" not in whole
+    assert told(*THEN, capfd=capfd).count("model-") == told("--csv", *THEN, capfd=capfd).count("model-") == 103
+    some_of_it = json.loads(told("--json", "-n", "2", *THEN, capfd=capfd))
+    assert some_of_it["rows"] == whole["rows"][:2]
+    rest = some_of_it["rest"]
+    assert (rest.pop("groups"), rest["cost_nano_usd"]) == (101, sum(range(102)))
+    assert some_of_it["total"] == whole["total"]
+    assert whole["total"] == {name: sum(row[name] for row in [*some_of_it["rows"], rest]) for name in whole["total"]}
+    assert main(["usage", "--csv", "-n", "2", *THEN]) == 0
+    said = capfd.readouterr()
+    assert len(said.out.splitlines()) == 3
+    assert said.err.endswith("101 groups more have no line: -n is 2\n")
+
+
+@pytest.mark.parametrize("count", ["0", "-3"])
+def test_no_number_of_groups_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str], count: str) -> None:
+    some(state(tmp_path))
+    assert main(["usage", "-n", count]) == 1
+    assert f"-n: {count} is no number of groups" in capfd.readouterr().err
+
+
+def test_any_number_of_groups_may_be_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    some(state(tmp_path))
+    for by in ("key", "thread"):
+        found = json.loads(told("--by", by, "--json", "-n", "9" * 30, *THEN, capfd=capfd))
+        assert "rest" not in found
+
+
 def test_long_names_of_sessions_and_threads_fit(tmp_path: Path) -> None:
     with closing(open_account_tables(str(state(tmp_path)))) as tables:
-        fill(tables, [(entry(1), Placed(1, 1)), (entry(2), Placed(2, 2)), (entry(3), Placed())])
         speak(tables, [(1, "alice", "0b6b5a6e-8a1c-4f7c-9f38-2f1b8e2c9a77")], [(1, 1)])
+        fill(tables, [(entry(1), Placed(1, 1)), (entry(2), Placed(2, 2)), (entry(3), Placed())])
     for by, columns in (("session", 80), ("thread", 80), ("thread,day", 140)):
         seen = on_screen(["usage", "--by", by, *THEN], tmp_path, columns=columns)
         lines = seen.plain.splitlines()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import closing
+from operator import add
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.accounts.placing import Placed
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.errors import StoreError
+from dragoman.store.forgetting import Forgetting
 from dragoman.store.migrations import MEASURES
-from dragoman.store.usage_questions import NAMES, SessionName, UsageQuestions, pieces
-from tests.accounts.filled import fill, some_entries, speak
+from dragoman.store.usage_questions import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQuestions, pieces
+from tests.accounts.filled import DAY, fill, some_entries, speak
 from tests.accounts.invented import NOON
 
 FIRST = NOON // 900_000_000
@@ -22,10 +26,12 @@ FIRST = NOON // 900_000_000
 @pytest.fixture(scope="module")
 def tables() -> Iterator[AccountTables]:
     with closing(open_account_tables(":memory:")) as tables:
+        sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
+        speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for seed in range(3):
             # Several times, so that sums grow that are there.
             fill(tables, some_entries(seed, 400))
-        speak(tables, [(1, "alice", "first"), (2, "alice", "second")], [(1, 1), (2, 1), (3, 2)])
+        Forgetting(tables.connection).remove_sessions([3])
         yield tables
 
 
@@ -67,25 +73,104 @@ def test_what_everybody_came_to_is_kept_by_quarter(tables: AccountTables) -> Non
     assert questions.first() == found[0][0]
 
 
+# Sessions of one to three threads, each of which is heard of for some days: few lie across the edges of a month.
+LASTS = 3 * DAY
+FORGOTTEN = [2, 5, 40]
+
+
+@pytest.fixture(scope="module")
+def speakers() -> Iterator[AccountTables]:
+    dice = random.Random(1)
+    threads = [(number, 1 + number // 2 if number % 5 else 1 + number // 3) for number in range(1, 121)]
+    sessions = sorted({session for _, session in threads})
+    begins = {number: NOON + dice.randrange(60 * DAY) for number, _ in threads}
+    with closing(open_account_tables(":memory:")) as tables:
+        speak(tables, [(number, "alice", f"session-{number}") for number in sessions], threads)
+        for seed in range(2):
+            for number, session in threads:
+                said = some_entries(seed * 1000 + number, 3, begin=begins[number], length=LASTS)
+                fill(tables, [(entry, Placed(session, number)) for entry, _ in said])
+        fill(tables, [(entry, Placed()) for entry, _ in some_entries(9, 50)])
+        Forgetting(tables.connection).remove_sessions(FORGOTTEN)
+        yield tables
+
+
+def expected_of(tables: AccountTables, of: str, start: int, end: int) -> dict[object, tuple[int, ...]]:
+    """What each thread or session that has a name came to, from its quarters alone."""
+    columns = [*MEASURES[:5], "input - cache_read - cache_write", *MEASURES[5:]]
+    number = "t.id" if of == "thread" else "t.session"
+    rows = tables.connection.execute(
+        f"SELECT {number}, {', '.join(f'sum({column})' for column in columns)} FROM thread_sums q"
+        " JOIN threads t ON t.id = q.thread WHERE quarter >= ? AND quarter < ? GROUP BY 1",
+        (start, end),
+    )
+    return {row[0]: row[1:] for row in rows}
+
+
+def figures_by_number(rows: list[NamedRow], names: tuple[str, ...], of: str) -> dict[object, tuple[object, ...]]:
+    found: dict[object, tuple[object, ...]] = {row[names.index(f"{of}_id")]: row[len(names) :] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.parametrize(("of", "names"), [("thread", THREAD_NAMES), ("session", SESSION_NAMES)])
+@given(st.integers(FIRST - 10, FIRST + 65 * 96), st.integers(0, 65 * 96), st.integers(1, 150))
+def test_whatever_the_edges_are_threads_and_sessions_come_to_their_quarters(
+    speakers: AccountTables, of: str, names: tuple[str, ...], start: int, length: int, most: int
+) -> None:
+    questions = UsageQuestions(speakers.connection)
+    ask = questions.by_thread if of == "thread" else questions.by_session
+    expected = expected_of(speakers, of, start, start + length)
+    found = ask(start, start + length)
+    assert figures_by_number(found.rows, names, of) == expected
+    assert len(expected) <= found.count <= len(expected) + 3 * len(FORGOTTEN)
+    # The dearest of them, and maybe more.
+    some = ask(start, start + length, most)
+    assert some.count == found.count
+    told = figures_by_number(some.rows, names, of)
+    assert all(expected[number] == figures for number, figures in told.items())
+    assert set(sorted(expected.values(), key=lambda figures: -figures[12])[:most]) <= set(told.values())
+
+
+def test_what_belongs_to_no_thread_is_asked_for_alone(speakers: AccountTables) -> None:
+    questions = UsageQuestions(speakers.connection)
+    found = questions.without_thread(0, 1 << 40)
+    assert found is not None
+    assert sum(found[:1] + found[2:4]) == 50
+    assert questions.without_thread(0, FIRST) is None
+
+
+def test_everybody_together_comes_to_the_sum_of_all_quarters(speakers: AccountTables) -> None:
+    sums = ", ".join(f"sum({name})" for name in MEASURES)
+    expected = speakers.connection.execute(f"SELECT {sums} FROM sums").fetchone()
+    assert UsageQuestions(speakers.connection).total(0, 1 << 40) == expected
+    assert UsageQuestions(speakers.connection).total(0, FIRST) == (0,) * len(MEASURES)
+
+
 def test_threads_come_with_their_names_as_far_as_they_are_known(tables: AccountTables) -> None:
-    found = {name.number: name for name, _ in UsageQuestions(tables.connection).by_thread(0, 1 << 40)}
-    assert set(found) == set(range(6))
-    assert (found[2].name, found[2].session, found[2].session_name, found[2].key) == ("thread-2", 1, "first", "alice")
-    assert (found[0].session, found[0].name) == (None, None)
-    assert (found[5].session, found[5].name, found[5].session_name) == (None, None, None)
+    found = UsageQuestions(tables.connection).by_thread(0, 1 << 40)
+    names = {row[1]: dict(zip(THREAD_NAMES, row, strict=False)) for row in found.rows}
+    assert set(names) == {1, 2, 3}
+    assert found.count == 5
+    assert names[2] == {
+        "thread": "thread-2",
+        "thread_id": 2,
+        "class": "main",
+        "label": "label",
+        "session": "first",
+        "session_id": 1,
+        "key": "alice",
+        "client": "claude-cli",
+    }
 
 
 def test_sessions_come_with_what_their_threads_came_to(tables: AccountTables) -> None:
     questions = UsageQuestions(tables.connection)
-    threads = {name.number: measures for name, measures in questions.by_thread(0, 1 << 40)}
-    found = {name: measures for name, measures in questions.by_session(0, 1 << 40)}
-    assert found == {
-        SessionName(0, None, None, None): threads[0],
-        SessionName(1, "first", "alice", "claude-cli"): tuple(map(int.__add__, threads[1], threads[2])),
-        SessionName(2, "second", "alice", "claude-cli"): threads[3],
-        # Those whose names were forgotten.
-        SessionName(-1, None, None, None): tuple(map(int.__add__, threads[4], threads[5])),
-    }
+    threads = {row[1]: row[len(THREAD_NAMES) :] for row in questions.by_thread(0, 1 << 40).rows}
+    assert questions.by_session(0, 1 << 40).rows == [
+        ("first", 1, "alice", "claude-cli", *map(add, threads[1], threads[2])),
+        ("second", 2, "alice", "claude-cli", *threads[3]),
+    ]
 
 
 def test_where_nothing_was_written_there_is_no_first_quarter() -> None:

@@ -6,8 +6,8 @@ here is what programs may rely on (`dragoman usage --json`): members are added, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from operator import add
+from collections.abc import Iterable, Sequence
+from operator import itemgetter, sub
 
 import msgspec
 from msgspec import Struct
@@ -15,16 +15,22 @@ from msgspec import Struct
 from dragoman.accounts.period import Period
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store.migrations import MEASURES
-from dragoman.store.usage_questions import NAMES, Measures, SessionName, ThreadName, UsageQuestions
+from dragoman.store.usage_questions import (
+    NAMES,
+    SESSION_NAMES,
+    THREAD_NAMES,
+    Measures,
+    NamedRow,
+    UsageQuestions,
+)
 
 SESSION, THREAD, DAY = "session", "thread", "day"
 # What may be asked for.
 GROUPS = ("key", "model", "provider", "client", SESSION, THREAD, DAY)
-_NOTHING: Measures = (0,) * len(MEASURES)
-# What is without a session or a thread is called.
-_NO_SESSION: dict[str, str | int | None] = {SESSION: "", "session_id": 0, "key": "", "client": ""}
-_NO_THREAD: dict[str, str | int | None] = {THREAD: "", "thread_id": 0, "class": "", "label": ""}
+# How sessions and threads are called, and what is without any.
+_SPEAKERS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
+_NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
+_encode = msgspec.json.Encoder().encode
 
 
 class Figures(Struct, frozen=True):
@@ -54,10 +60,23 @@ class Figures(Struct, frozen=True):
     first_requests: int = 0
 
 
+_FIGURES = Figures.__struct_fields__
+_COUNT = len(_FIGURES)
+# The dearest first: where that stands, from the end of a row.
+_dear = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
+
+
 class Group(Struct, frozen=True):
     """One line of usage: its names, and what it came to."""
 
     names: dict[str, str | int | None]
+    figures: Figures
+
+
+class Rest(Struct, frozen=True):
+    """All groups that have no line of their own: how many those are, and what they came to."""
+
+    groups: int
     figures: Figures
 
 
@@ -66,20 +85,36 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     period: Period
     by: tuple[str, ...]
-    groups: tuple[Group, ...]
+    # What the groups are called by; a row has that, then its figures. There may be many: nothing is made of each.
+    names: tuple[str, ...]
+    rows: Sequence[NamedRow]
     total: Figures
+    rest: Rest | None = None
 
-    def as_json(self) -> JsonObject:
-        """As programs are told."""
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The rows by their names."""
+        # A row is typed by all that may be in it; figures are numbers.
+        return tuple(
+            Group(dict(zip(self.names, row, strict=False)), Figures(*row[-_COUNT:]))  # type: ignore[arg-type]
+            for row in self.rows
+        )
+
+    def encoded(self) -> bytes:
+        """As programs are told, in JSON."""
         local = self.period.zone.local
-        return {
+        row = msgspec.defstruct("Row", (*self.names, *_FIGURES))
+        told: dict[str, object] = {
             "since": local(self.period.since).isoformat(),
             "until": local(self.period.until).isoformat(),
             "zone": self.period.zone.name,
-            "by": list(self.by),
-            "rows": [{**group.names, **_members(group.figures)} for group in self.groups],
-            "total": _members(self.total),
+            "by": self.by,
+            "rows": [row(*each) for each in self.rows],
         }
+        if self.rest is not None:
+            told["rest"] = {"groups": self.rest.groups, **_members(self.rest.figures)}
+        told["total"] = self.total
+        return _encode(told)
 
 
 def figures_of(measures: Measures) -> Figures:
@@ -143,32 +178,50 @@ def read_groups(said: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def usage(questions: UsageQuestions, by: Sequence[str], period: Period) -> Usage:
-    """Everything in a period, in groups: the dearest first, days in their order."""
-    found = list(_by_day(questions, by, period) if DAY in by else _at_once(questions, by, period.start, period.end))
-    groups = [Group(names, figures_of(measures)) for names, measures in found]
-    groups.sort(key=lambda group: _order(group, by))
-    total = _NOTHING
-    for _, measures in found:
-        total = tuple(map(add, total, measures))
-    return Usage(period=period, by=tuple(by), groups=tuple(groups), total=figures_of(total))
+def usage(questions: UsageQuestions, by: Sequence[str], period: Period, most: int | None = None) -> Usage:
+    """All of a period, in groups: the dearest first, days in their order; what is beyond `most` of them is one."""
+    others = [word for word in by if word != DAY]
+    if DAY in by:
+        found = _by_day(questions, others, period)
+    else:
+        found = _at_once(questions, others, period.start, period.end, most)
+    rows, shown = found.rows, found.rows
+    # Those that cost the same stay as they are.
+    rows.sort(key=_dear, reverse=True)
+    rest = None
+    if most is not None and found.count > most:
+        shown = rows[:most]
+        rest = Rest(found.count - len(shown), Figures(*_without(found.total, shown)))
+    if DAY in by:
+        shown.sort(key=itemgetter(0))
+    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=found.total, rest=rest)
 
 
 def nothing(by: Sequence[str], period: Period) -> Usage:
     """Usage where nothing was ever recorded."""
-    return Usage(period=period, by=tuple(by), groups=(), total=Figures())
+    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=(), total=Figures())
 
 
-_Found = tuple[dict[str, str | int | None], Measures]
+def _names_of(by: Sequence[str]) -> tuple[str, ...]:
+    """What groups are called by: days first."""
+    others = (name for word in by if word != DAY for name in _SPEAKERS.get(word, (word,)))
+    return (*((DAY,) if DAY in by else ()), *others)
 
 
-def _by_day(questions: UsageQuestions, by: Sequence[str], period: Period) -> Iterator[_Found]:
-    others = [word for word in by if word != DAY]
+class _Found(Struct):
+    """Rows, of how many groups, and what those come to together."""
+
+    rows: list[NamedRow]
+    count: int
+    total: Figures
+
+
+def _by_day(questions: UsageQuestions, others: Sequence[str], period: Period) -> _Found:
+    rows: list[NamedRow] = []
     if others:
         for day, start, end in period.days():
-            for names, measures in _at_once(questions, others, start, end):
-                yield {DAY: day, **names}, measures
-        return
+            rows += [(day, *row) for row in _at_once(questions, others, start, end, None).rows]
+        return _Found(rows, len(rows), _added(rows))
     quarters = questions.by_quarter(period.start, period.end)
     at = 0
     for day, _, end in period.days():
@@ -176,63 +229,50 @@ def _by_day(questions: UsageQuestions, by: Sequence[str], period: Period) -> Ite
         while at < len(quarters) and quarters[at][0] < end:
             at += 1
         if at > begins:
-            yield {DAY: day}, tuple(map(sum, zip(*(measures for _, measures in quarters[begins:at]), strict=True)))
+            measures = tuple(map(sum, zip(*(measures for _, measures in quarters[begins:at]), strict=True)))
+            rows.append((day, *_figures(measures)))
+    return _Found(rows, len(rows), _added(rows))
 
 
-def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int) -> Iterator[_Found]:
-    if SESSION in by:
-        yield from _added((_session_names(name), measures) for name, measures in questions.by_session(start, end))
-    elif THREAD in by:
-        yield from _added((_thread_names(name), measures) for name, measures in questions.by_thread(start, end))
-    else:
-        for group, measures in questions.by_names(by, start, end).items():
-            yield dict(zip(by, group, strict=True)), measures
+def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int, most: int | None) -> _Found:
+    if by[0] in _SPEAKERS:
+        return _of_speakers(questions, by[0], start, end, most)
+    found = sorted(questions.by_names(by, start, end).items())
+    rows: list[NamedRow] = [(*group, *_figures(measures)) for group, measures in found]
+    return _Found(rows, len(rows), _added(rows))
 
 
-def _added(rows: Iterable[_Found]) -> Iterator[_Found]:
-    """The rows, but that all whose names were forgotten are one."""
-    forgotten: _Found | None = None
-    for names, measures in rows:
-        if names[SESSION] is not None:
-            yield names, measures
-        else:
-            forgotten = names, measures if forgotten is None else tuple(map(add, forgotten[1], measures))
-    if forgotten is not None:
-        yield forgotten
+def _of_speakers(questions: UsageQuestions, of: str, start: int, end: int, most: int | None) -> _Found:
+    """What sessions or threads came to, what belongs to none, and, where all are there, what was forgotten."""
+    asked = questions.by_session if of == SESSION else questions.by_thread
+    found = asked(start, end, most)
+    rows, count, names = found.rows, found.count, _SPEAKERS[of]
+    total = figures_of(questions.total(start, end))
+    none = questions.without_thread(start, end)
+    if none is not None:
+        rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))
+        count += 1
+    if len(rows) < count and (most is None or count <= most):
+        # All whose names were forgotten are one: what is left of everything.
+        left = _without(total, rows)
+        if any(left):
+            rows.append((*(None for _ in names), *left))
+        count = len(rows)
+    return _Found(rows, count, total)
 
 
-def _session_names(session: SessionName) -> dict[str, str | int | None]:
-    """A session's names: "" where there was none, None where it was forgotten."""
-    if not session.number:
-        return dict(_NO_SESSION)
-    if session.name is None:
-        return dict.fromkeys(_NO_SESSION)
-    return {SESSION: session.name, "session_id": session.number, "key": session.key, "client": session.client}
+def _figures(measures: Measures) -> tuple[int, ...]:
+    return msgspec.structs.astuple(figures_of(measures))
 
 
-def _thread_names(thread: ThreadName) -> dict[str, str | int | None]:
-    """A thread's names likewise, with those of its session."""
-    if not thread.number:
-        return {**_NO_THREAD, **_NO_SESSION}
-    if thread.session_name is None:
-        return dict.fromkeys((*_NO_THREAD, *_NO_SESSION))
-    return {
-        THREAD: thread.name,
-        "thread_id": thread.number,
-        "class": thread.kind,
-        "label": thread.label,
-        SESSION: thread.session_name,
-        "session_id": thread.session,
-        "key": thread.key,
-        "client": thread.client,
-    }
+def _added(rows: Iterable[NamedRow]) -> Figures:
+    """What rows come to together."""
+    return Figures(*(sum(column) for column in zip(*(row[-_COUNT:] for row in rows), strict=True)))
 
 
-def _order(group: Group, by: Sequence[str]) -> tuple[object, ...]:
-    figures = group.figures
-    names = tuple(str(name) for name in group.names.values())
-    day = str(group.names[DAY]) if DAY in by else ""
-    return (day, -figures.cost_nano_usd, -figures.requests, -figures.input_tokens, names)
+def _without(total: Figures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
+    """What is left of a total without some rows."""
+    return tuple(map(sub, msgspec.structs.astuple(total), msgspec.structs.astuple(_added(rows))))
 
 
 def _members(figures: Figures) -> JsonObject:

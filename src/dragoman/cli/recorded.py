@@ -22,7 +22,7 @@ from dragoman.config.load import read_settings
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.providers.catalogue import catalogue
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
     from dragoman.accounts.period import Zone
@@ -159,7 +159,15 @@ def write_json(value: JsonValue) -> None:
 
 def as_json(value: JsonValue) -> bytes:
     """A value as JSON, likewise."""
-    text = encode_text(value)
+    return escaped(encode(value))
+
+
+def escaped(encoded: bytes) -> bytes:
+    """What was written as JSON, likewise."""
+    # Of ASCII, JSON leaves nothing but this as it is.
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    text = encoded.decode()
     return (text if text.isprintable() else _unprintable(_escaped, text)).encode()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.amounts import counted, money, tokens
-from dragoman.cli.recorded import add_config, as_json, drain, now_in_micro, recorded
+from dragoman.cli.recorded import add_config, as_json, drain, escaped, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import DragomanError
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from dragoman.accounts.usage import Figures, Group, Usage
 
 _MICRO = 1_000_000
+# So many groups are shown to people, if nothing else is said.
+_USUAL = 100
 # As wide as all columns beside each other take.
 _WIDE = 120
 # Room that the columns of numbers leave for names on a narrow terminal.
@@ -55,6 +58,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--ids", action="store_true", help="with --by provider: each call by the provider's own id, for its invoice"
     )
+    amounts = parser.add_mutually_exclusive_group()
+    amounts.add_argument(
+        "-n",
+        dest="most",
+        type=int,
+        metavar="N",
+        help=f"how many groups, the dearest; the rest is one (default: {_USUAL} on a terminal, else all)",
+    )
+    amounts.add_argument("--all", action="store_true", help="all groups, also on a terminal")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="for programs")
     forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
@@ -86,6 +98,12 @@ def run(options: argparse.Namespace) -> int:
     by = read_groups(options.by or ["model"])
     if options.ids and by != ("provider",):
         raise DragomanError("--ids lists the calls of providers: it goes with --by provider")
+    if options.most is not None and options.most < 1:
+        raise DragomanError(f"-n: {options.most} is no number of groups")
+    screen = screen_of(sys.stdout, options.color)
+    most = _USUAL if screen.terminal and not (options.all or options.json or options.csv) else None
+    if options.most is not None:
+        most = min(options.most, sys.maxsize)
     kept, now = recorded(options), now_in_micro()
     zone = kept.zone if options.zone is None else zone_of(options.zone)
 
@@ -97,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     status = drain(kept.path)
     if not Path(kept.path).exists():
         documents.complain(f"nothing was recorded yet: {kept.path} is not there")
-        _tell(options, nothing(by, period()), lambda: iter(()))
+        _tell(options, screen, nothing(by, period()), lambda: iter(()))
         return status
     tables = open_account_tables(kept.path, read_only=True)
     try:
@@ -106,9 +124,10 @@ def run(options: argparse.Namespace) -> int:
             first = questions.first()
             if first is None:
                 documents.complain(f"nothing was recorded yet in {kept.path}")
-            found = usage(questions, by, period(None if first is None else first * QUARTER))
+            found = usage(questions, by, period(None if first is None else first * QUARTER), most)
         said = found.period
-        _tell(options, found, lambda: _complete(found, calls(exports, said.since * _MICRO, said.until * _MICRO)))
+        listed = partial(calls, exports, said.since * _MICRO, said.until * _MICRO)
+        _tell(options, screen, found, lambda: _complete(found, listed()))
     finally:
         tables.close()
     return status
@@ -126,15 +145,16 @@ def _complete(found: Usage, calls: Iterator[tuple[CallId, ...]]) -> Iterator[Cal
         documents.complain(f"{counted(gone, 'exchange')} of that time have no row any more: their ids are not listed")
 
 
-def _tell(options: argparse.Namespace, found: Usage, calls: Callable[[], Iterator[CallId]]) -> None:
+def _tell(options: argparse.Namespace, screen: Screen, found: Usage, calls: Callable[[], Iterator[CallId]]) -> None:
     if options.json:
-        whole = as_json(found.as_json())
+        whole = escaped(found.encoded())
         documents.write_all(_with_calls(whole, calls()) if options.ids else [whole, b"\n"])
         return
     if options.csv:
         documents.write_all(_calls_as_csv(calls()) if options.ids else _as_csv(found))
+        if found.rest is not None and not options.ids:
+            documents.complain(f"{counted(found.rest.groups, 'group')} more have no line: -n is {options.most}")
         return
-    screen = screen_of(sys.stdout, options.color)
     documents.say("\n".join(as_text(found, screen)), screen)
     if options.ids:
         documents.say("\n".join(["", *_calls_as_text(calls(), screen)]), screen)
@@ -160,27 +180,32 @@ def _as_csv(found: Usage) -> Iterator[bytes]:
     from dragoman.accounts.export import csv_line
     from dragoman.accounts.usage import Figures
 
-    names = tuple(found.groups[0].names) if found.groups else found.by
-    yield csv_line((*names, *Figures.__struct_fields__))
-    for group in found.groups:
-        yield csv_line((*group.names.values(), *msgspec.structs.astuple(group.figures)))
+    yield csv_line((*found.names, *Figures.__struct_fields__))
+    for row in found.rows:
+        yield csv_line(row)
 
 
 def as_text(found: Usage, screen: Screen) -> list[str]:
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
-    names = [_cells_of(group, found.by) for group in found.groups]
     headings = [name.upper() for name in _headings(found.by)]
     columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
     rows = [
-        (*cells, *_numbers(group.figures, screen, _whose(group, found.by), wide=wide))
-        for cells, group in zip(names, found.groups, strict=True)
+        (*_cells_of(group, found.by), *_numbers(group.figures, screen, _whose(group, found.by), wide=wide))
+        for group in found.groups
     ]
-    last = ("total", *[""] * (len(headings) - 1), *_numbers(found.total, screen, (), wide=wide))
-    lines = table(screen, columns, [*rows, last])
+    sums = [("total", found.total)]
+    legend = [_LEGEND]
+    if found.rest is not None:
+        others = counted(found.rest.groups, "other")
+        sums.insert(0, (others, found.rest.figures))
+        legend.append(f"The dearest {len(rows)} are shown, and {others} as one; --all shows each.")
+    blank = [""] * (len(headings) - 1)
+    rows += [(name, *blank, *_numbers(figures, screen, (), wide=wide)) for name, figures in sums]
+    lines = table(screen, columns, rows)
     if not screen.terminal:
         return lines
-    return [*wrapped(screen, _range(found.period)), "", *lines, "", *wrapped(screen, _LEGEND)]
+    return [*wrapped(screen, _range(found.period)), "", *lines, "", *wrapped(screen, " ".join(legend))]
 
 
 def _range(period: Period) -> str:

@@ -1,7 +1,8 @@
 """Usage questions: what exchanges came to between two quarters of an hour, by names, by thread, or quarter by quarter.
 
 All of it is read from sums, which outlive the rows. A long time is put together from whole days and hours and, at its
-edges, from quarters: what is left to add up is a few thousand rows, however much there was.
+edges, from quarters: what is left to add up is a few thousand rows, however much there was. Threads and sessions that
+lie within it have totals; only of those that began before it or go on behind it, quarters are added up.
 """
 
 from __future__ import annotations
@@ -23,30 +24,61 @@ Measures = tuple[int, ...]
 _DAY, _HOUR = 96, 4
 _SUMS = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
-_SUMMED = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
-_GROUPED = ", ".join(f"g.{name}" for name in MEASURES)
+_SUMMED = ", ".join(f"sum(q.{name}) AS {name}" for name in MEASURES)
+
+# What a session and a thread are called, and where that stands.
+SESSION_NAMES = ("session", "session_id", "key", "client")
+THREAD_NAMES = ("thread", "thread_id", "class", "label", *SESSION_NAMES)
+_OF_SESSION = "s.name, s.id, s.key, s.client"
+# The names of one of them, then what it came to: measures, with what was read afresh behind the input.
+NamedRow = tuple[str | int | None, ...]
+_FRESH = ("input - g.cache_read - g.cache_write",)
+_FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_FRESH, *MEASURES[5:]))
+# Of a time that is no longer than this, quarters are added up.
+_SHORT = 2 * _DAY
+_WITHIN = "q.quarter >= :start AND q.quarter < :end"
 
 
-class SessionName(Struct, frozen=True):
-    """A session as it is called; what has no name any more is None."""
+class Speakers(Struct, frozen=True):
+    """Those that have names, each with its names first, and how many there were, with names or without.
 
-    number: int
-    name: str | None
-    key: str | None
-    client: str | None
+    What belongs to no thread is not among them.
+    """
+
+    rows: list[NamedRow]
+    count: int
 
 
-class ThreadName(Struct, frozen=True):
-    """A thread as it is called, and its session, likewise."""
+class _Asked(Struct, frozen=True, kw_only=True):
+    """How threads are asked about, and sessions."""
 
-    number: int
-    session: int | None
-    name: str | None
-    kind: str | None
-    label: str | None
-    session_name: str | None
-    key: str | None
-    client: str | None
+    of: str
+    # What they are called, and the place in it of a session's name: whoever was forgotten has none.
+    names: str
+    place: int
+    # Where their numbers are, what leads to their names, and from their totals to their quarters.
+    number: str
+    named: str
+    quarters: str
+
+
+_THREADS = _Asked(
+    of="thread",
+    names=f"t.name, t.id, t.class, t.label, {_OF_SESSION}",
+    place=THREAD_NAMES.index("session"),
+    number="q.thread",
+    named="LEFT JOIN threads t ON t.id = g.thread LEFT JOIN sessions s ON s.id = t.session",
+    quarters=f"LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = o.thread AND {_WITHIN}",
+)
+_SESSIONS = _Asked(
+    of="session",
+    names=_OF_SESSION,
+    place=SESSION_NAMES.index("session"),
+    number="t.session",
+    named="LEFT JOIN sessions s ON s.id = g.session",
+    quarters="LEFT JOIN threads t INDEXED BY threads_by_session ON t.session = o.session"
+    f" LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = t.id AND {_WITHIN}",
+)
 
 
 class UsageQuestions:
@@ -85,29 +117,71 @@ class UsageQuestions:
                 found[group] = measures if before is None else tuple(map(int.__add__, before, measures))
         return found
 
-    def by_thread(self, start: int, end: int) -> list[tuple[ThreadName, Measures]]:
-        """What each thread came to; that of number 0 is all that belongs to none."""
-        rows = self._all(
-            f"SELECT g.thread, t.session, t.name, t.class, t.label, s.name, s.key, s.client, {_GROUPED} FROM (SELECT"
-            f" thread, {_SUMMED} FROM thread_sums WHERE quarter >= ? AND quarter < ? GROUP BY thread) g"
-            " LEFT JOIN threads t ON t.id = g.thread LEFT JOIN sessions s ON s.id = t.session",
-            start,
-            end,
-        )
-        return [(ThreadName(*row[:8]), row[8:]) for row in rows]
+    def total(self, start: int, end: int) -> Measures:
+        """What everybody came to together."""
+        statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
+        found: Measures = self._all(statement, start, end)[0]
+        return found if found[0] is not None else (0,) * len(MEASURES)
 
-    def by_session(self, start: int, end: int) -> list[tuple[SessionName, Measures]]:
-        """What each session came to; that of number 0 is all that belongs to none, and that of -1 all whose names were
-        forgotten."""
-        rows = self._all(
-            f"SELECT g.session, s.name, s.key, s.client, {_GROUPED} FROM (SELECT"
-            " CASE q.thread WHEN 0 THEN 0 ELSE coalesce(t.session, -1) END AS session,"
-            f" {_SUMMED} FROM thread_sums q LEFT JOIN threads t ON t.id = q.thread"
-            " WHERE quarter >= ? AND quarter < ? GROUP BY 1) g LEFT JOIN sessions s ON s.id = g.session",
+    def by_thread(self, start: int, end: int, most: int | None = None) -> Speakers:
+        """What each thread came to; of more than `most`, the dearest are among those that are given."""
+        if end - start > _SHORT:
+            return self._long(_THREADS, start, end, most)
+        return self._short(_THREADS, f"thread_sums q WHERE {_WITHIN} AND q.thread <> 0 GROUP BY q.thread", start, end)
+
+    def by_session(self, start: int, end: int, most: int | None = None) -> Speakers:
+        """What each session came to; likewise."""
+        if end - start > _SHORT:
+            return self._long(_SESSIONS, start, end, most)
+        joined = "thread_sums q LEFT JOIN threads t ON t.id = q.thread"
+        return self._short(_SESSIONS, f"{joined} WHERE {_WITHIN} AND q.thread <> 0 GROUP BY t.session", start, end)
+
+    def without_thread(self, start: int, end: int) -> Measures | None:
+        """What belongs to no thread; None if nothing does."""
+        statement = f"SELECT {_SUMS} FROM thread_sums q INDEXED BY thread_sums_by_thread WHERE thread = 0 AND {_WITHIN}"
+        found: Measures = self._named(statement, start, end)[0]
+        return found if found[0] is not None else None
+
+    def _short(self, asked: _Asked, quarters: str, start: int, end: int) -> Speakers:
+        rows = self._named(
+            f"SELECT {asked.names}, {_FIGURES} FROM (SELECT {asked.number}, {_SUMMED} FROM {quarters}) g {asked.named}",
             start,
             end,
         )
-        return [(SessionName(*row[:4]), row[4:]) for row in rows]
+        return Speakers([row for row in rows if row[asked.place] is not None], len(rows))
+
+    def _long(self, asked: _Asked, start: int, end: int, most: int | None) -> Speakers:
+        of = asked.of
+        totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
+        met = "o.last >= :start AND o.since < :end"
+        within = "o.last >= :start AND o.last < :end AND o.since >= :start"
+        told = f"SELECT {asked.names}, {_FIGURES} FROM"
+        across = self._named(
+            f"{told} (SELECT o.{of}, {_SUMMED} FROM {totals} {asked.quarters} WHERE {met}"
+            f" AND (o.since < :start OR o.last >= :end) GROUP BY o.{of}) g {asked.named}",
+            start,
+            end,
+        )
+        if most is None:
+            every = f"SELECT o.* FROM {totals} WHERE {within}"
+            inside = self._named(f"{told} ({every}) g {asked.named}", start, end)
+            count = len(inside)
+        else:
+            # To choose among many, no more of each is read than it is chosen by.
+            dearest = "ORDER BY o.cost DESC, o.requests DESC, o.input DESC"
+            chosen = f"SELECT o.{of} FROM {totals} WHERE {within} AND NOT o.is_forgotten {dearest} LIMIT {most}"
+            inside = self._named(f"{told} {of}_totals g {asked.named} WHERE g.{of} IN ({chosen})", start, end)
+            count = self._named(f"SELECT count(*) FROM {totals} WHERE {met}", start, end)[0][0] - len(across)
+        # Of whoever has a name and nothing is there, nothing was heard in that time; of others that is not known.
+        heard = [row for row in across if row[asked.place] is None or row[-1] is not None]
+        rows = [row for row in inside + heard if row[asked.place] is not None]
+        return Speakers(rows, count + len(heard))
+
+    def _named(self, statement: str, start: int, end: int) -> list[Any]:
+        try:
+            return self._db.execute(statement, {"start": start, "end": end}).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
 
     def _all(self, statement: str, *given: int) -> list[Any]:
         try:
