@@ -160,7 +160,8 @@ def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     # The keys that were found by leaping are few.
     assert [plan for plan in db.plans if plan.startswith("SCAN") and plan != "SCAN k"] == []
     assert any("records_by_session (session=? AND time<?)" in plan for plan in db.plans)
-    assert any("thread_sums_by_thread (thread=?)" in plan for plan in db.plans)
+    assert any("thread_sums_by_thread (thread=? AND quarter>?)" in plan for plan in db.plans)
+    assert any(plan.startswith("SEARCH s USING INTEGER PRIMARY KEY") for plan in db.plans)
     assert any("sessions_by_origin (origin=?)" in plan for plan in db.plans)
     db.close()
     with pytest.raises(StoreError):

@@ -1,6 +1,6 @@
 """Session questions: which sessions there were, their threads, and what each of those came to.
 
-Money and tokens belong to exchanges; here they are read from the sums of threads, which outlive the rows. Nothing in
+Money and tokens belong to exchanges; here they are read from the totals of threads, which outlive the rows. Nothing in
 here looks at all records: sessions are found by when they were last heard of or by name, and the last exchange of a
 thread by its session and time.
 """
@@ -21,10 +21,8 @@ from dragoman.store.speakers import SessionRow, ThreadRow
 # So many sessions are asked about in one question.
 _AT_ONCE = 500
 _SUMS = ", ".join(f"coalesce(sum(s.{name}), 0)" for name in MEASURES)
-_JOINED = (
-    " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_sums s INDEXED BY thread_sums_by_thread"
-    " ON s.thread = t.id"
-)
+_TOTALS = ", ".join(f"coalesce(s.{name}, 0)" for name in MEASURES)
+_JOINED = " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_totals s ON s.thread = t.id"
 # How a session is linked with the one that it is an agent's of (`sessions/assign.py`).
 SPAWNED = "subagent"
 # Beyond every name that begins like another.
@@ -144,9 +142,7 @@ class SessionQuestions:
         rows = [
             row
             for some in _pieces(sessions)
-            for row in self._all(
-                f"SELECT {_THREAD}, {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)}) GROUP BY t.id", some
-            )
+            for row in self._all(f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_marks(some)})", some)
         ]
         found = [(ThreadRow(*row[:_THREAD_FIELDS]), Figures(*row[_THREAD_FIELDS:])) for row in rows]
         return sorted(found, key=lambda each: (each[0].started, each[0].id))
@@ -165,7 +161,7 @@ class SessionQuestions:
             ClassSums(row[0], row[1], row[2], Figures(*row[3:]))
             for some in _pieces(sessions)
             for row in self._all(
-                f"SELECT t.session, t.class, count(DISTINCT t.id), {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)})"
+                f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)})"
                 " GROUP BY t.session, t.class",
                 some,
             )
