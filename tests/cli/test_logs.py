@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.folder import folder_of
 from dragoman.accounts.journal import Journal
+from dragoman.store.account_tables import open_account_tables
 from tests.cli.recorded_file import HOSTILE, MAIN, config, recorded_file, talk, timeless
 from tests.cli.screens import on_screen, piped
 from tests.screen import fits
@@ -228,6 +229,24 @@ def test_those_that_come_are_told_as_they_come_until_an_interrupt(tmp_path: Path
         assert process.stderr is not None
         assert process.stderr.read() == b""
     journal.close()
+
+
+def test_where_nothing_is_recorded_yet_it_says_so_and_where_it_looked(tmp_path: Path) -> None:
+    config(tmp_path)
+    file = tmp_path / "state.db"
+    for more in ([], ["--json"], ["--errors"]):
+        assert piped(words(tmp_path, *more), tmp_path) == (
+            0,
+            "",
+            f"dragoman: nothing was recorded yet: {file} is not there\n",
+        )
+    with closing(open_account_tables(str(file))):
+        pass
+    assert piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: nothing was recorded yet in {file}\n")
+
+
+def test_where_something_is_recorded_but_nothing_of_that_kind_it_is_silent(place: Path) -> None:
+    assert piped(words(place, "--model", "nothing"), place) == (0, "", "")
 
 
 def test_pitfall_617_a_reader_that_goes_ends_it_though_nothing_comes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dragoman.cli.recorded import (
     add_since,
     looked_into,
     name_of,
+    nothing_yet,
     now_in_micro,
     once,
     recorded,
@@ -121,6 +122,8 @@ def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange]
     with looked_into(kept) as (tables, status):
         number = exchanges.newest(tables)
         found = exchanges.latest(tables, wanted, most)
+    if not number:
+        documents.complain(nothing_yet(kept.path))
     for each in found:
         tell(each)
     return max([number, *(each.row.number for each in found)]), status

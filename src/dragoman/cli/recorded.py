@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -90,6 +91,13 @@ def recorded(options: argparse.Namespace) -> Recorded:
     if not storage.records:
         documents.complain("note: storage.records is false: exchanges are not recorded any more")
     return Recorded(path=storage.path, zone=zone_of(storage.zone))
+
+
+def nothing_yet(path: str) -> str:
+    """The sentence where nothing was ever recorded, and where that was looked for."""
+    if Path(path).exists():
+        return f"nothing was recorded yet in {path}"
+    return f"nothing was recorded yet: {path} is not there"
 
 
 def now_in_micro() -> int:

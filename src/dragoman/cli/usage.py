@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.amounts import counted, money, tokens
-from dragoman.cli.recorded import add_config, as_json, drain, escaped, now_in_micro, recorded
+from dragoman.cli.recorded import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import DragomanError
 
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     period()
     status = drain(kept.path)
     if not Path(kept.path).exists():
-        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
+        documents.complain(nothing_yet(kept.path))
         _tell(options, screen, nothing(by, period()), lambda: iter(()))
         return status
     tables = open_account_tables(kept.path, read_only=True)
@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         with tables.reading():
             first = questions.first()
             if first is None:
-                documents.complain(f"nothing was recorded yet in {kept.path}")
+                documents.complain(nothing_yet(kept.path))
             found = usage(questions, by, period(None if first is None else first * QUARTER), most)
         said = found.period
         listed = partial(calls, exports, said.since * _MICRO, said.until * _MICRO)
