@@ -76,6 +76,18 @@ def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: Accoun
     assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
 
 
+@pytest.mark.parametrize("theirs", ["msg_9d5f7c1be2a84d6f", "chatcmpl-9d5f7c1be2a84d6f", "9d5f7c1be2a84d6f"])
+@pytest.mark.parametrize("begin", ["msg_", "chatcmpl-", "resp_"])
+def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answer(
+    tmp_path: Path, theirs: str, begin: str
+) -> None:
+    with filling(tmp_path / "state.db") as file:
+        told = replace(entry(1, time=NOON), response_id=theirs)
+        file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, begin + theirs[-16:]).row.id == told.id
+
+
 def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -> None:
     first, second = (new_id(NOON + ago, lambda length: "x" * length) for ago in (0, 20 * SECOND))
     with filling(tmp_path / "state.db") as file:

@@ -3,7 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.rules import ids
-from dragoman.rules.ids import ANTHROPIC, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id, legacy_call_id, object_suffix
+from dragoman.rules.ids import (
+    ANTHROPIC,
+    CHAT,
+    MISTRAL_LIKE,
+    RESPONSES,
+    IdRule,
+    call_id,
+    legacy_call_id,
+    object_ids,
+    object_suffix,
+)
 from tests.rules.vectors import objects
 
 RULES = {"A": ANTHROPIC, "C": CHAT, "R": RESPONSES, "mistral_like": MISTRAL_LIKE}
@@ -52,6 +62,16 @@ def test_an_empty_id_never_passes(rule: IdRule) -> None:
 )
 def test_the_suffix_of_an_answers_id_is_shared_if_it_has_the_right_form(upstream_id: str, suffix: str | None) -> None:
     assert object_suffix(upstream_id) == suffix
+
+
+def test_an_answer_may_have_had_any_id_that_shares_the_suffix() -> None:
+    shared = "68af4030baa48193b0b43b4c2a176a1a"
+    for one in (f"msg_{shared}", f"chatcmpl-{shared}", f"resp_{shared}", f"gen-{shared}", shared):
+        assert {f"msg_{shared}", f"chatcmpl-{shared}", f"resp_{shared}", f"gen-{shared}", shared} <= set(
+            object_ids(one)
+        )
+        assert {object_suffix(each) for each in object_ids(one)} == {shared}
+    assert object_ids("msg_s1") == ()
 
 
 def test_a_legacy_call_is_named_by_its_function_and_position() -> None:

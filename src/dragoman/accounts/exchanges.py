@@ -11,6 +11,7 @@ from dragoman.accounts.ids import times_of
 from dragoman.accounts.rows import Details, details_of
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.rules.ids import object_ids
 from dragoman.rules.instants import format_instant
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted
@@ -86,12 +87,15 @@ def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list
 
 
 def find(tables: AccountTables, text: str) -> Exchange:
-    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer."""
+    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
+
+    Translated, an answer has the id that its provider gave it but for how that begins.
+    """
     questions = RecordQuestions(tables.connection)
     times = times_of(text)
     found = [] if times is None else questions.between(text, *times, _SEVERAL + 1)
     if not found and text:
-        found = questions.anywhere(text, _SEVERAL + 1)
+        found = questions.anywhere(text, _SEVERAL + 1, object_ids(text))
     if not found:
         raise DragomanError(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
     if len(found) > 1:

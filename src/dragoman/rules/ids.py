@@ -49,7 +49,8 @@ MISTRAL_LIKE = IdRule(
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # Prefixes that servers put before the part of an answer's id that is its own.
-_OBJECT_PREFIX = re.compile(r"(?:msg|chatcmpl|resp|cmpl|gen)[_-]")
+_OBJECT_PREFIXES = ("msg", "chatcmpl", "resp", "cmpl", "gen")
+_OBJECT_PREFIX = re.compile(rf"(?:{'|'.join(_OBJECT_PREFIXES)})[_-]")
 _is_suffix = re.compile(r"[A-Za-z0-9_-]{16,64}").fullmatch
 
 
@@ -63,6 +64,14 @@ def object_suffix(upstream_id: str) -> str | None:
     prefix = _OBJECT_PREFIX.match(upstream_id)
     suffix = upstream_id[prefix.end() :] if prefix else upstream_id
     return suffix if _is_suffix(suffix) else None
+
+
+def object_ids(told: str) -> tuple[str, ...]:
+    """Give the ids, by whatever protocol, of an answer that shares the part which is its own with this one."""
+    suffix = object_suffix(told)
+    if suffix is None:
+        return ()
+    return (suffix, *(f"{prefix}{mark}{suffix}" for prefix in _OBJECT_PREFIXES for mark in "_-"))
 
 
 def legacy_call_id(name: str, position: int) -> str:

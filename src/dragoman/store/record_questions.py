@@ -119,11 +119,14 @@ class RecordQuestions:
             [low, high, len(text), text, most],
         )
 
-    def anywhere(self, text: str, most: int) -> list[RecordRow]:
-        """Those that anybody calls so: we, the provider, or the client by the answer's id. All rows are looked at."""
+    def anywhere(self, text: str, most: int, answers: Sequence[str] = ()) -> list[RecordRow]:
+        """Those that anybody calls so: we, the provider, or the client by the answer's id, which may have been another
+        one of some before it was translated. All rows are looked at."""
+        answers = (text, *answers)
         return self._rows(
-            "FROM records WHERE id = ?1 OR upstream_id = ?1 OR response_id = ?1 ORDER BY number DESC LIMIT ?2",
-            [text, most],
+            f"FROM records WHERE id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))})"
+            " ORDER BY number DESC LIMIT ?",
+            [text, text, *answers, most],
         )
 
     def _rows(self, rest: str, given: Sequence[object]) -> list[RecordRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -16,11 +17,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.drain import drain_all
+from dragoman.accounts.exchanges import find
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.records import accounting as module
 from dragoman.gateway.records.accounting import Accounting
 from dragoman.gateway.records.logs import Log
+from dragoman.store.account_tables import open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, question, streams, tells
@@ -82,6 +85,22 @@ def test_pitfall_426_there_are_as_many_rows_as_requests_in_every_pair(tmp_path: 
     ids = [str(row["id"]) for row in found]
     assert sorted(ids) == ids
     assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(tmp_path: Path, stream: bool) -> None:
+    for number, (client, provider) in enumerate(PAIRS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        # What is kept here has an id of its own.
+        more = {"store": False} if client == RESPONSES else {}
+        asked = question(client, provider, stream=stream, **more)
+        with accounted(folder, answers) as house:
+            told = house.post(PATHS[client], asked).body.decode()
+        seen = re.findall(r'"((?:msg_|chatcmpl-|resp_)[A-Za-z0-9]{16,})"', told)
+        (row,) = rows(folder)
+        with closing(open_account_tables(str(folder / "state.db"), read_only=True)) as tables:
+            assert find(tables, seen[0]).row.id == row["id"]
 
 
 def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
