@@ -171,7 +171,13 @@ class UsageQuestions:
             dearest = "ORDER BY o.cost DESC, o.requests DESC, o.input DESC"
             chosen = f"SELECT o.{of} FROM {totals} WHERE {within} AND NOT o.is_forgotten {dearest} LIMIT {most}"
             inside = self._named(f"{told} {of}_totals g {asked.named} WHERE g.{of} IN ({chosen})", start, end)
-            count = self._named(f"SELECT count(*) FROM {totals} WHERE {met}", start, end)[0][0] - len(across)
+            # All that go on since the beginning, but for those that began after the end: of these there are few.
+            since, after = (
+                f"FROM {totals} WHERE o.last >= :start",
+                f"FROM {totals} WHERE o.last >= :end AND o.since >= :end",
+            )
+            counted = f"SELECT (SELECT count(*) {since}) - (SELECT count(*) {after})"
+            count = self._named(counted, start, end)[0][0] - len(across)
         # Of whoever has a name and nothing is there, nothing was heard in that time; of others that is not known.
         heard = [row for row in across if row[asked.place] is None or row[-1] is not None]
         rows = [row for row in inside + heard if row[asked.place] is not None]
