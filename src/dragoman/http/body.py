@@ -12,6 +12,8 @@ import asyncio
 from enum import Enum
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from dragoman.errors import ClientError
 from dragoman.http.pieces import Pieces
 
@@ -52,36 +54,21 @@ class Source(Protocol):
         ...
 
 
-class Body:
+class Body(Struct, eq=False):
     """One request's body. `length` is what the head declared, None if the body is chunked."""
 
-    __slots__ = (
-        "complete",
-        "expects",
-        "failure",
-        "length",
-        "mark",
-        "mode",
-        "pieces",
-        "size",
-        "source",
-        "taken",
-        "waiter",
-    )
-
-    def __init__(self, source: Source, length: int | None, expects: bool) -> None:
-        self.source = source
-        self.length = length
-        # Whether the client waits to be told that it may send.
-        self.expects = expects
-        self.complete = False
-        self.taken = False
-        self.size = 0
-        self.mark = HIGH_WATER
-        self.mode = HELD
-        self.pieces = Pieces()
-        self.failure: ClientError | None = None
-        self.waiter: asyncio.Future[None] | None = None
+    source: Source
+    length: int | None
+    # Whether the client waits to be told that it may send.
+    expects: bool
+    complete: bool = False
+    taken: bool = False
+    size: int = 0
+    mark: int = HIGH_WATER
+    mode: Mode = HELD
+    pieces: Pieces = field(default_factory=Pieces)
+    failure: ClientError | None = None
+    waiter: asyncio.Future[None] | None = None
 
     def feed(self, data: bytes) -> None:
         """Take a piece from the parser."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 # From here on a piece is worth an object of its own; smaller ones are joined up to a block.
 SMALL = 4 * 1024
 BLOCK = 64 * 1024
 
 
-class Pieces:
+class Pieces(Struct, eq=False):
     """Bytes in the order they came. Small pieces are joined as they come: kept one by one they take twenty times their
     size. Large ones are kept as they are, and a single one is never copied."""
 
-    __slots__ = ("_kept", "_small", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._kept: list[bytes] = []
-        # The small pieces since the last one that was kept.
-        self._small: bytearray | None = None
+    size: int = 0
+    _kept: list[bytes] = []
+    # The small pieces since the last one that was kept.
+    _small: bytearray | None = None
 
     def append(self, piece: bytes) -> None:
         """Add a piece."""

@@ -46,13 +46,10 @@ def render_place(place: Place) -> str:
     return written
 
 
-class Ledger:
+class Ledger(Struct, eq=False):
     """The losses of one translation, in the order they happened; they are written out when somebody asks for them."""
 
-    __slots__ = ("_entries",)
-
-    def __init__(self) -> None:
-        self._entries: list[tuple[Fate, Feature, Place, str]] = []
+    _entries: list[tuple[Fate, Feature, Place, str]] = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:

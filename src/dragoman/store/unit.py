@@ -11,18 +11,17 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from dragoman.store.database import Tables
 
 T = TypeVar("T")
 
 
-class Haste:
+class Haste(Struct, eq=False, kw_only=True):
     """Says of units that wait for a busy store, once it is `now`, that they are tried once more and then given up."""
 
-    __slots__ = ("now",)
-
-    def __init__(self, *, now: bool = False) -> None:
-        self.now = now
+    now: bool = False
 
 
 class Unit(Generic[T]):

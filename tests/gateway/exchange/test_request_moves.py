@@ -130,7 +130,7 @@ def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.
         def broken(*_: object, **__: object) -> None:
             raise TimedOut("not even that")
 
-        monkeypatch.setattr(play.machine._replies, "failure", broken)
+        monkeypatch.setattr(type(play.machine._replies), "failure", broken)
         with pytest.raises(TimedOut, match="not even that"):
             play.machine.handle(Failed(TimedOut("too late")))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
@@ -95,7 +95,7 @@ class Missed(Struct, frozen=True, kw_only=True):
     lasting: bool = False
 
 
-class _Answer:
+class _Answer(Struct, eq=False, kw_only=True):
     """How far an answer has come; what is not set yet is as it stands here."""
 
     lane: Lane = Lane.UNKNOWN
@@ -127,46 +127,43 @@ class _Answer:
     # The id of the first call in a whole answer that was read.
     whole_call: str = ""
     fold: Fold | None = None
+    # Frames that the client was not told yet, and what was gathered for one that is told all at once.
+    held: list[bytes] = []
+    told: list[bytes] = []
 
 
-class Attempt(_Answer):
+class Attempt(_Answer, eq=False):
     """One target, and how far its answer has come. Most have one answer, which comes to its end at once."""
 
+    target: Target
+    _rotation: Rotation
+    # The digest of the key that goes before its turn.
+    _preferred: str = ""
     # The request as the target gets it, if `is_prepared`; what translates its stream, if `is_heard`.
-    prepared: ProviderRequest
-    translator: StreamTranslator
-    is_prepared = False
+    prepared: ProviderRequest = None  # type: ignore[assignment]  # nobody asks for it before
+    translator: StreamTranslator = None  # type: ignore[assignment]  # the same
+    is_prepared: bool = False
     # The right to try a target that rested.
     permit: Permit | None = None
     # Whether the client kept it waiting.
-    is_slowed = False
+    is_slowed: bool = False
     # The keys that were refused, those that were not tried yet, and the one that is used.
     _refused: tuple[str, ...] = ()
-    _others = 0
+    _others: int = 0
     key: str | None = None
     # What was asked last, and what was done about refusals of it.
-    body = b""
+    body: bytes = b""
     _tried: tuple[Remedy, ...] = ()
-    # The status of the latest answer, and what came of it, if that is a stream.
-    status = 0
-    passed: Passed
-
-    def __init__(self, target: Target, rotation: Rotation, preferred: str = "") -> None:
-        self.target = target
-        self._rotation = rotation
-        # The digest of the key that goes before its turn.
-        self._preferred = preferred
-        # The headers of the latest answer.
-        self.headers: HeaderList = []
-        # Frames that the client was not told yet, and what was gathered for one that is told all at once.
-        self.held: list[bytes] = []
-        self.told: list[bytes] = []
+    # Of the latest answer the status, the headers, and what came of it, if that is a stream.
+    status: int = 0
+    headers: HeaderList = []
+    passed: Passed = field(default_factory=Passed)
 
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
-        for name in _Answer.__annotations__:
-            vars(self).pop(name, None)
-        self.held, self.told = [], []
+        none = _Answer()
+        for name in _Answer.__struct_fields__:
+            setattr(self, name, getattr(none, name))
 
     def put(self, prepared: ProviderRequest) -> None:
         """Know the request as the target gets it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
@@ -34,23 +35,20 @@ def asked_tier(body: bytes) -> str:
 _ANSWERED = Kind.ANSWERED
 
 
-class Calls:
+class Calls(Struct, eq=False):
     """Counts calls, and has them in the record as they end."""
 
-    __slots__ = ("_account", "_charged", "_conversation", "_is_queued", "_runs", "_service", "count", "started")
-
-    def __init__(self, service: Service, account: Account, *, conversation: bool = True) -> None:
-        self._service = service
-        # Whether whoever answers has worked for it.
-        self._conversation = conversation
-        self._account = account
-        self._runs = False
-        self._is_queued = False
-        # Targets that this exchange was a failure for.
-        self._charged: set[str] = set()
-        self.count = 0
-        # When the last one was begun.
-        self.started = 0.0
+    _service: Service
+    _account: Account
+    # Whether whoever answers has worked for it.
+    conversation: bool = True
+    _runs: bool = False
+    _is_queued: bool = False
+    # Targets that this exchange was a failure for.
+    _charged: set[str] = set()
+    count: int = 0
+    # When the last one was begun.
+    started: float = 0.0
 
     def begin(self) -> None:
         """Know of a call that is about to be made."""
@@ -132,7 +130,7 @@ class Calls:
             if is_cut:
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
-        unknown = self._conversation and (kind in _WORKED or maybe_billed(kind)) and attempt.status < 300
+        unknown = self.conversation and (kind in _WORKED or maybe_billed(kind)) and attempt.status < 300
         return None, UNREPORTED if unknown else None
 
     def _take_back(self, attempt: Attempt) -> None:

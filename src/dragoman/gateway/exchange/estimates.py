@@ -33,14 +33,11 @@ KEPT = 64 * 1024
 LEAST = INLINE + 1
 
 
-class Passed:
+class Passed(Struct, eq=False):
     """What came of a stream: how it began, and how much it was in all."""
 
-    __slots__ = ("chunks", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.chunks: list[bytes] = []
+    size: int = 0
+    chunks: list[bytes] = []
 
     def take(self, chunk: bytes) -> None:
         """Know of a piece."""

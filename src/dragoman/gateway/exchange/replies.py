@@ -55,15 +55,14 @@ class Words(Struct, frozen=True):
         return replace(failure, message=told)
 
 
-class Replies:
+class Replies(Struct, eq=False):
     """The replies of one exchange. What is told of a target is told with its own `prepared` request."""
 
-    def __init__(self, service: Service, asked: ClientRequest, account: Account) -> None:
-        self._service = service
-        self._asked = asked
-        self._account = account
-        # What is tried.
-        self.course: Course | None = None
+    _service: Service
+    _asked: ClientRequest
+    _account: Account
+    # What is tried.
+    course: Course | None = None
 
     @property
     def full_report(self) -> bool:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.records.record import Record
 
 
-class Account:
+class Account(Struct, eq=False):
     """Holds the present record. Once it is settled nothing changes it any more, whatever happens to the connection."""
 
-    __slots__ = ("_clock", "_finish", "on_settled", "record")
-
-    def __init__(self, record: Record, clock: Callable[[], float], finish: Callable[[Record], None]) -> None:
-        self.record = record
-        self._clock = clock
-        self._finish: Callable[[Record], None] | None = finish
-        # Told once it is settled and written down, and nothing of it was sent yet.
-        self.on_settled: Callable[[], None] | None = None
+    record: Record
+    _clock: Callable[[], float]
+    # None once it is settled.
+    _finish: Callable[[Record], None] | None
+    # Told once it is settled and written down, and nothing of it was sent yet.
+    on_settled: Callable[[], None] | None = None
 
     @property
     def is_settled(self) -> bool:
