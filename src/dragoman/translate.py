@@ -48,7 +48,7 @@ class LossLine(TypedDict):
     note: str
 
 
-class TranslatedRequest(Struct, frozen=True, kw_only=True):
+class TranslatedRequest(Struct, frozen=True):
     """A request as it goes to the provider, with what was lost on the way.
 
     `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamTranslator`:
@@ -153,7 +153,7 @@ def same_request(body: bytes, *, protocol: str, model: str | None = None) -> Tra
     """
     if model is not None:
         body = replace_text(body, "model", model)
-    return TranslatedRequest(body=body, ledger=Ledger(), source=protocol, target=protocol)
+    return TranslatedRequest(body, Ledger(), protocol, protocol)
 
 
 def _recognised(body: JsonObject) -> Codec:

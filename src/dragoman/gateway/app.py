@@ -141,14 +141,7 @@ class App:
                     self._tell(service, request, account, error)
                     return
             if is_talk:
-                asked = ClientRequest(
-                    api_path=api_path,
-                    headers=request.headers,
-                    table=request.table,
-                    query=request.query,
-                    key=key,
-                    place=place,
-                )
+                asked = ClientRequest(api_path, request.headers, request.table, request.query, key, place=place)
                 await Driver(service, asked, request, account).run(receive(request, service.settings.limits.body))
             else:
                 await self._aside(service, request, api_path, account, key)
@@ -279,16 +272,16 @@ class App:
         service = self.service
         trace, state = said(request.headers) if PARENT in request.table else ("", "")
         return Record(
-            id=service.new_id(),
-            dialect=_dialect(request, api_path),
-            path=api_path.rest,
-            started=service.clock(),
-            time=time.time(),
-            kind=_ACCOUNTED.get(api_path.kind, ""),
-            address=client_address(request, service.proxies),
-            program=_program(request),
-            key=key,
-            launch=launch,
+            service.new_id(),
+            api_path.protocol or _dialect(request),
+            api_path.rest,
+            service.clock(),
+            time.time(),
+            _ACCOUNTED.get(api_path.kind, ""),
+            client_address(request, service.proxies),
+            _program(request),
+            key,
+            launch,
             trace=trace,
             trace_state=state,
             facts=heard(request.headers),
@@ -371,10 +364,8 @@ def _program(request: Request) -> str:
     return said if said.isprintable() else ""
 
 
-def _dialect(request: Request, api_path: ApiPath) -> str:
-    """The client's protocol; where the path does not tell, its headers do (mapping.md §23)."""
-    if api_path.protocol:
-        return api_path.protocol
+def _dialect(request: Request) -> str:
+    """The client's protocol where the path does not tell: its headers do (mapping.md §23)."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES
     if request.header(b"x-api-key") is not None and request.header(b"authorization") is None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class Call(Struct, frozen=True):
     """A request as it goes out: `url` is absolute, `headers` are complete but for Host and Content-Length."""
 
     method: str

@@ -36,7 +36,7 @@ class Stop(Struct, frozen=True, kw_only=True):
     extras: Extras | None = None
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class Usage(Struct, frozen=True):
     """Token counts: `input` and `output` are inclusive totals, the others "of which".
 
     None is "not reported", 0 is "reported as zero".

@@ -15,7 +15,7 @@ from dragoman.http.flight import Call, HeaderList
 from dragoman.providers.provider import Endpoint, Provider
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class Order(Struct, frozen=True):
     """One thing to say to a provider: `body` is complete, in the endpoint's protocol; `headers` are the protocol's.
 
     `headers` hold no credentials, and `key` is the one whose turn it is. A `path` names another path of the provider's

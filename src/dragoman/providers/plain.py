@@ -51,7 +51,7 @@ async def call(order: Order) -> Call:
     url, headers = _usual(order) if not order.path and not order.provider.headers else _written(order)
     if order.query:
         url = f"{url}?{order.query}"
-    return Call(method=order.method, url=url, headers=headers, body=order.body)
+    return Call(order.method, url, headers, order.body)
 
 
 def _written(order: Order) -> tuple[str, HeaderList]:

@@ -96,22 +96,22 @@ class Calls(Struct, eq=False):
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
         named = passed_headers.upstream_id(attempt.headers)
         closed = record.Attempt(
-            provider=provider.name,
-            model=target.shown,
-            protocol=target.endpoint.protocol,
-            started=self.started,
-            status=attempt.status,
-            upstream_id=named and self._service.redactor(provider).clean_text(named),
+            provider.name,
+            target.shown,
+            target.endpoint.protocol,
+            self.started,
+            attempt.status,
+            named and self._service.redactor(provider).clean_text(named),
             # `value` of an enumeration is a slow way to `_value_`.
-            kind=kind._value_,
-            ended=self._service.clock(),
-            first=attempt.first,
-            usage=usage,
-            key=provider.keys.index(key) if key in provider.keys else -1,
-            maybe_billed=kind is not _ANSWERED and maybe_billed(kind),
-            tokens=tokens,
-            estimated=attempt.estimate is not None,
-            money=money,
+            kind._value_,
+            self._service.clock(),
+            attempt.first,
+            usage,
+            provider.keys.index(key) if key in provider.keys else -1,
+            kind is not _ANSWERED and maybe_billed(kind),
+            tokens,
+            attempt.estimate is not None,
+            money,
         )
         return (*attempts, closed)
 

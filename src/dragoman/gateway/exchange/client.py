@@ -18,7 +18,7 @@ from dragoman.http.flight import HeaderList, header
 from dragoman.routing.target import Target
 
 
-class ClientRequest(Struct, frozen=True, kw_only=True):
+class ClientRequest(Struct, frozen=True):
     """What a client asked for, but for the body."""
 
     api_path: ApiPath

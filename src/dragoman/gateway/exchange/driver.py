@@ -239,13 +239,13 @@ class Driver(StoreActs):
         service.accounting.open(self._account.record, target, len(command.body))
         self._flight = flight = await service.open(
             Order(
-                provider=target.provider,
-                endpoint=target.endpoint,
-                model=target.model,
-                stream=prepared.streams,
-                body=command.body,
-                headers=traced(prepared.headers, self._account.record, service.told_share),
-                key=command.key,
+                target.provider,
+                target.endpoint,
+                target.model,
+                prepared.streams,
+                command.body,
+                traced(prepared.headers, self._account.record, service.told_share),
+                command.key,
                 query=prepared.query,
             )
         )

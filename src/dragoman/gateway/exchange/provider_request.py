@@ -71,7 +71,7 @@ _NULLS = (_NULL,) * len(_OUTLINED)
 _TEXT = msgspec.json.Decoder(str)
 
 
-class ProviderRequest(Struct, frozen=True, kw_only=True):
+class ProviderRequest(Struct, frozen=True):
     """A request on its way: `client` is the dialect of its answer, `source` the one it was said in."""
 
     target: Target
@@ -282,17 +282,10 @@ def prepare(
         told = msgspec.structs.replace(read_by.request, include_usage=usage)
         translated = msgspec.structs.replace(translated, asked=msgspec.structs.replace(read_by, request=told))
         metered = protocol == CHAT and streams and not usage
+    query = "beta=true" if source == protocol == MESSAGES and asked.query == "beta=true" else ""
+    # By their places, here and wherever a value is made for every exchange: names take longer than all the rest.
     return ProviderRequest(
-        target=target,
-        client=api_path.protocol,
-        source=source,
-        stream=stream,
-        streams=streams,
-        translated=translated,
-        headers=passed,
-        metered=metered,
-        strict=strict,
-        query="beta=true" if source == protocol == MESSAGES and asked.query == "beta=true" else "",
+        target, api_path.protocol, source, stream, streams, translated, passed, query, metered, strict
     )
 
 

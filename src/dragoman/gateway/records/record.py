@@ -10,7 +10,7 @@ from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True):
     """One call to a provider: when it was made, and the status of the answer, 0 if there was none."""
 
     provider: str
@@ -35,7 +35,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     money: Money | None = None
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class Record(Struct, frozen=True):
     """One exchange. It grows by replacement (`Account`); nothing here was said by the user or by the model."""
 
     id: str

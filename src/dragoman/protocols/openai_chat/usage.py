@@ -83,15 +83,8 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     )
     as_told = everything == prompt and once == written and not counted_apart and not reading.unread
     extras = reading.rest() if as_told else Extras(origin=NAME, fields=dict(usage))
-    return Usage(
-        input=everything,
-        output=completion + (thinking or 0) if counted_apart else completion,
-        cache_read=read,
-        cache_write=once,
-        thinking=thinking,
-        service_tier=tier,
-        extras=extras,
-    )
+    output = completion + (thinking or 0) if counted_apart else completion
+    return Usage(everything, output, read, once, thinking, None, tier, extras)
 
 
 class _Reading:
