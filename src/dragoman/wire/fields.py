@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
 from dragoman.model.parts import Extras
@@ -29,15 +31,12 @@ def render_path(path: Path) -> str:
     return "".join(f"/{step}" for step in reversed(steps))
 
 
-class Fields:
+class Fields(Struct, eq=False):
     """One JSON object being read."""
 
-    __slots__ = ("_read", "path", "value")
-
-    def __init__(self, value: JsonObject, path: Path = ROOT) -> None:
-        self.value = value
-        self.path = path
-        self._read: list[str] = []
+    value: JsonObject
+    path: Path = ROOT
+    _read: list[str] = []
 
     def fail(self, key: str | int | None, expected: str, found: JsonValue) -> WireError:
         """Make the error for a member; `found` is the value, a string is shown as such."""

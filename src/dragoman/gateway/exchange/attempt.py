@@ -228,7 +228,7 @@ class Attempt(_Answer, eq=False):
     @property
     def own_cost(self) -> Usage | None:
         """What its last call says that it cost, without those that paused before."""
-        cost = self.cost
+        cost = self.cost if self.is_heard else self.usage
         if cost is None or self.before is None:
             return cost
         return None if cost is self.before else beyond(self.before, cost)

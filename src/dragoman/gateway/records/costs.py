@@ -27,6 +27,8 @@ from dragoman.routing.target import Target
 
 # What was used and not reported.
 UNREPORTED = Money(unpriced=("usage",))
+# The amounts of a model without a price, and what is accounted for then.
+_UNKNOWN, _NOTHING = (None,) * len(CLASSES), (0,) * len(CLASSES)
 # What is remembered, and how long a name may be for that: some come from outside.
 _MOST_REMEMBERED = 4096
 _LONGEST_NAME = 256
@@ -70,7 +72,9 @@ class Costs:
 
     def _money(self, cost: Cost, said: int | None) -> Money:
         amounts = astuple(cost)[: len(CLASSES)]
-        if None in amounts:
+        if amounts == _UNKNOWN:
+            amounts = _NOTHING
+        elif None in amounts:
             amounts = tuple([amount or 0 for amount in amounts])
         version = self._book.table.version if cost.entry else ""
         return Money(*(*amounts, cost.unpriced, version, cost.entry, cost.tier, said))

@@ -55,16 +55,8 @@ def decode_usage(usage: Fields) -> Usage:
     rest = usage.rest(NAME)
     if rest is not None:
         leftovers = {**rest.fields, **leftovers}
-    return Usage(
-        input=uncached + (written or 0) + (read or 0),
-        output=output,
-        cache_read=read,
-        cache_write=written,
-        thinking=thinking,
-        web_searches=searches,
-        service_tier=tier,
-        extras=Extras(origin=NAME, fields=leftovers) if leftovers else None,
-    )
+    extras = Extras(origin=NAME, fields=leftovers) if leftovers else None
+    return Usage(uncached + (written or 0) + (read or 0), output, read, written, thinking, searches, tier, extras)
 
 
 def encode_home_usage(usage: Usage) -> JsonObject:
