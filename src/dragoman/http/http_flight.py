@@ -192,15 +192,17 @@ class HttpFlight:
         """Keep status and headers, and get ready to undo the body's codings."""
         self.status = status
         self.headers = headers
+        if not CODINGS.isdisjoint(dict(headers)):
+            self._look_at_codings(headers)
+        self._wake()
+
+    def _look_at_codings(self, headers: HeaderList) -> None:
         for name, value in headers:
-            if name not in CODINGS:
-                continue
             if name == b"content-encoding":
                 self._prepare(headers)
-            elif value.lower() not in (b"chunked", b"identity"):
+            elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
                 # Codings of the transfer are not asked for, so nobody may apply them.
                 self.abort(BadAnswer(NOT_HTTP))
-        self._wake()
 
     def on_data(self, data: bytes) -> None:
         """Pass a piece on, or keep it until it is asked for."""

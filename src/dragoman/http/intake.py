@@ -234,10 +234,7 @@ class Intake:
         headers = self._headers
         method = parser.get_method().decode("ascii")
         target = self._target(method)
-        decisive: dict[bytes, list[bytes]] = {}
-        for name, value in headers:
-            if name in DECISIVE:
-                decisive.setdefault(name, []).append(value)
+        decisive = decisive_in(headers)
         self._check_host(decisive.get(b"host", NO_VALUES), modern)
         if target.authority:
             # The target's own host wins over the header's.
@@ -287,3 +284,13 @@ class Intake:
         if len(codings) != 1 or codings[0].lower() != b"chunked":
             raise self._refused(501, "the only transfer coding known here is chunked")
         return None
+
+
+def decisive_in(headers: HeaderList) -> dict[bytes, list[bytes]]:
+    """All values of the headers that decide how a message is read."""
+    table = dict(headers)
+    found = {name: [table[name]] for name in DECISIVE.intersection(table)}
+    if len(table) < len(headers):
+        # Some stand there more than once.
+        found = {name: [value for key, value in headers if key == name] for name in found}
+    return found

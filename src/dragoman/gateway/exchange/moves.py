@@ -51,6 +51,7 @@ from dragoman.streaming import StreamTranslator, Tap
 Given = TypeVarTuple("Given")
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
 _NOTHING, _ALL, _OVER, _ANSWERED = Told.NOTHING, Told.ALL, State.OVER, Kind.ANSWERED
+_HANG_UP = HangUp()
 
 
 class Moves(ABC):
@@ -242,4 +243,4 @@ class Moves(ABC):
 
     def _over(self) -> None:
         self.state = _OVER
-        self._do(HangUp())
+        self._do(_HANG_UP)

@@ -37,6 +37,7 @@ _UNREADABLE = "the provider's answer could not be read"
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
 _JUDGING, _TRANSLATING, _ANSWERED = State.JUDGING, State.TRANSLATING, Kind.ANSWERED
+_JSON = [JSON]
 
 
 class WholeMoves(RequestMoves):
@@ -142,7 +143,7 @@ class WholeMoves(RequestMoves):
             counting = attempt.counting
             self._wait(State.COUNTING, Work(counting.count, counting.size, paid=True))
             return
-        kind = EVENT_STREAM if attempt.prepared.stream else [JSON]
+        kind = EVENT_STREAM if attempt.prepared.stream else _JSON
         reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
         if attempt.usage is not None:
             reply.noted["usage"] = attempt.usage
