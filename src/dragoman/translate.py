@@ -363,6 +363,8 @@ def as_json(losses: Sequence[LossLine]) -> JsonList:
 
 def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
     """The ledger as plain dictionaries."""
+    if not losses:
+        return ()
     # `value` of an enumeration is a slow way to `_value_`, and a long history loses something in every turn.
     return tuple(
         [

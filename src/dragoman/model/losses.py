@@ -54,6 +54,8 @@ class Ledger(Struct, eq=False):
     @property
     def losses(self) -> tuple[Loss, ...]:
         """The lines of the ledger."""
+        if not self._entries:
+            return ()
         return tuple([Loss(fate, feature, render_place(at), note) for fate, feature, at, note in self._entries])
 
     def __len__(self) -> int:

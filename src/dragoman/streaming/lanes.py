@@ -77,16 +77,13 @@ class Translation:
         self._sink: Sink = Serializer(tell, ledger) if inner.serial else tell
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        sink = self._sink
+        sink, fold = self._sink, self._fold
         for event in events:
-            if self._fold is not None:
-                self._watch(event, self._fold)
+            if fold is not None:
+                self._watch(event, fold)
             sink(event)
-        out = self._out
-        if not out:
-            return b""
-        taken = b"".join(out) if len(out) > 1 else out[0]
-        out.clear()
+        taken = b"".join(self._out)
+        self._out.clear()
         return taken
 
     def pass_on(self, chunk: bytes) -> bytes:

@@ -183,12 +183,13 @@ class TimeLimits:
     def _arm(self, now: float, limit: float = math.inf) -> None:
         # No limit of any phase but the last is nearer, and no sign of life, unless little is left of the whole: the
         # timer fires no later than needed, and looks again then.
-        soonest = _LINGER if self.phase is _ENDING else self._soonest
-        due = min(now + soonest, self._deadline, limit)
-        if self.phase in _UNLIMITED:
-            due = now + self._timeouts.keep_alive
-        if self.alive is not None and self.phase is not _ENDING:
-            due = min(due, self.told + self._timeouts.keep_alive)
+        if self.phase is _ENDING:
+            due = min(now + _LINGER, self._deadline, limit)
+        else:
+            unlimited = self.phase in _UNLIMITED
+            due = now + self._timeouts.keep_alive if unlimited else min(now + self._soonest, self._deadline, limit)
+            if self.alive is not None:
+                due = min(due, self.told + self._timeouts.keep_alive)
         if self._handle is not None:
             if now < self._when <= due:
                 return

@@ -13,8 +13,9 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.halves import UNREADABLE
 from dragoman.wire.json import encode, read_json
 
-# How often something is learned from one stream.
-_LESSONS = 4
+# One chunk in so many is learned from, since few of them are not worth it, and so many chunks in all.
+_FEW = 4
+_LESSONS = 4 * _FEW
 # No text of a provider's; it stands in the place of one for a moment.
 _PROBE = "\0probe\0"
 _WRITTEN_PROBE = encode(_PROBE)
@@ -43,8 +44,10 @@ class Likeness:
 
     def learn(self, data: bytes, chunk: JsonValue, name: str) -> None:
         """Learn from a chunk that was read, and is not needed any more: this member of its delta is its text."""
-        self.lessons -= 1
         self.known = False
+        self.lessons -= 1
+        if self.lessons % _FEW:
+            return
         match chunk:
             case {"choices": [{"delta": dict() as delta}]}:
                 self._before, found, self._behind = data.partition(encode(delta.get(name)))
