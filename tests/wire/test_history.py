@@ -5,21 +5,40 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dragoman.model.speech import Sought, Speech
-from dragoman.wire.history import ANSWERS, History, digest, is_crowded, without_reminders
+from dragoman.wire.history import (
+    ANSWERS,
+    ASKS,
+    INSTRUCTS,
+    LOOKED_BACK,
+    Told,
+    Turn,
+    digest,
+    is_crowded,
+    joined,
+    speech_in,
+    without_reminders,
+)
 
-SOUGHT = Sought(key=b"k" * 32, spawning={"Agent": "prompt"})
+SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"t"}), spawning={"Agent": "prompt"})
+
+
+def asked(*pieces: str) -> Turn:
+    return ASKS, joined("u", [*pieces]), "\n".join(pieces), ()
+
+
+def called(*calls: Told) -> Turn:
+    return ANSWERS, joined("a", [f"call {call_id}" for call_id, _, _ in calls]), "", calls
+
+
+def gave(*results: tuple[str, str]) -> Turn:
+    told = [(call_id, "", text) for call_id, text in results]
+    return ASKS, joined("u", [f"result {call_id}" for call_id, _ in results]), "", told
 
 
 def told(*turns: tuple[str, str], head: str = "You are invented.") -> Speech:
     """What a history shows: turns are of the user (u) and of the model (a)."""
-    history = History()
-    history.instruct(head)
-    for who, text in turns:
-        if who == "u":
-            history.ask([text], text)
-        else:
-            history.answer([text])
-    return history.speech(SOUGHT, tools=0, telling=())
+    said = [asked(text) if who == "u" else (ANSWERS, joined("a", [text]), "", ()) for who, text in turns]
+    return speech_in(said, SOUGHT, instructions=head)
 
 
 def test_the_end_of_one_request_is_a_beginning_of_the_next() -> None:
@@ -36,7 +55,7 @@ def test_the_end_of_one_request_is_a_beginning_of_the_next() -> None:
 def test_only_some_of_the_latest_answers_are_looked_back_from() -> None:
     turns = [("u" if number % 2 == 0 else "a", str(number)) for number in range(41)]
     found = told(*turns)
-    assert len(found.before) == ANSWERS
+    assert len(found.before) == LOOKED_BACK
     assert found.before[0] == told(*turns[:39]).tip
     assert found.opening == told(*turns[:1]).opening
 
@@ -51,28 +70,26 @@ def test_numbers_at_the_head_of_instructions_change_nothing_and_other_words_do()
 
 
 def test_instructions_after_the_first_word_are_none() -> None:
-    history = History()
-    history.instruct("head")
-    history.ask(["a"], "a")
-    history.instruct("a reminder of the client's")
-    assert history.speech(SOUGHT, tools=0, telling=()).tip == told(("u", "a"), head="head").tip
+    turns: list[Turn] = [(INSTRUCTS, "", "he", ()), asked("a"), (INSTRUCTS, "", "a reminder of the client's", ())]
+    found = speech_in(turns, SOUGHT, instructions="You ")
+    assert found.tip == told(("u", "a"), head="You he").tip
+    assert (found.instructions, found.messages) == (6, 1)
 
 
 def test_what_was_given_to_agents_in_the_latest_answer_is_told() -> None:
-    history = History()
-    history.ask(["go"], "go")
-    history.answer([history.call("c0", "Agent", '{"prompt":"earlier"}')])
-    history.ask([history.result("c0", "task_id: ses_early")])
-    history.answer(
-        [
-            history.call("c1", "Agent", '{"prompt":" look "}'),
-            history.call("c2", "Bash", '{"prompt":"not one"}'),
-            history.call("c3", "Agent", "{"),
-            history.call("c4", "Agent", Raw(b'{"prompt":["x"]}')),
-        ]
-    )
-    history.ask([history.result("c1", "  task_id: ses_1 is done"), history.result("c2", "task_id: ses_2")])
-    found = history.speech(SOUGHT, tools=3, telling=("t",))
+    turns = [
+        asked("go"),
+        called(("c0", "Agent", '{"prompt":"earlier"}')),
+        gave(("c0", "task_id: ses_early")),
+        called(
+            ("c1", "Agent", '{"prompt":" look "}'),
+            ("c2", "Bash", '{"prompt":"not one"}'),
+            ("c3", "Agent", "{"),
+            ("c4", "Agent", Raw(b'{"prompt":["x"]}')),
+        ),
+        gave(("c1", "  task_id: ses_1 is done"), ("c2", "task_id: ses_2")),
+    ]
+    found = speech_in(turns, SOUGHT, tools=["t", "", "t"])
     assert found.prompts == (digest(SOUGHT.key, "prompt", "look"),)
     assert found.call == digest(SOUGHT.key, "call", "c1")
     assert found.tasks == ("ses_1",)
@@ -81,11 +98,8 @@ def test_what_was_given_to_agents_in_the_latest_answer_is_told() -> None:
 
 def test_a_session_is_read_at_the_beginning_of_a_result_alone() -> None:
     def tasks(result: str) -> tuple[str, ...]:
-        history = History()
-        history.ask(["go"], "go")
-        history.answer([history.call("c", "Agent", "{}")])
-        history.ask([history.result("c", result)])
-        return history.speech(SOUGHT, tools=0, telling=()).tasks
+        turns = [asked("go"), called(("c", "Agent", "{}")), gave(("c", result))]
+        return speech_in(turns, SOUGHT).tasks
 
     assert tasks('<task id="ses_a1" state="completed">') == ("ses_a1",)
     assert tasks("task_id: ses_a1") == ("ses_a1",)
@@ -119,6 +133,15 @@ def test_many_objects_without_words_are_a_crowd() -> None:
     assert is_crowded(b"{}," * 80_000)
     assert not is_crowded(message * 8000)
     assert not is_crowded(b"{}," * 1000)
+    assert is_crowded(b"{}," * 2001) and not is_crowded(b"{}," * 1999)
+
+
+def test_an_answer_without_a_word_is_an_answer() -> None:
+    nothing: Turn = (ANSWERS, "", "", ())
+    found = speech_in([asked("a"), nothing, asked("b"), nothing], SOUGHT)
+    assert found.before == (found.tip, told(("u", "a"), head="").tip)
+    assert found.tip == told(("u", "a"), ("u", "b"), head="").tip
+    assert speech_in([asked("a"), nothing], SOUGHT).before == ()
 
 
 def test_digests_differ_by_key_and_kind_and_take_any_text() -> None:

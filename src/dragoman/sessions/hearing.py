@@ -130,20 +130,23 @@ def spoken(facts: Facts, speech: Speech) -> Facts:
         session, source = _session_in(facts.client, speech)
         if session:
             said["session"], said["source"] = session, source
-    # What goes on from what others keep has only what is new in it, which is no history.
-    whole = not (speech.previous or speech.conversation)
+    opening, tip, before = speech.opening, speech.tip, speech.before
+    if speech.previous or speech.conversation:
+        # What goes on from what others keep has only what is new in it, which is no history.
+        opening, tip, before = "", "", ()
+    if said:
+        facts = replace(facts, **said)
     return replace(
         facts,
         shape=Shape(speech.instructions, speech.tools, speech.messages, speech.telling),
-        opening=speech.opening if whole else "",
-        tip=speech.tip if whole else "",
-        before=speech.before if whole else (),
+        opening=opening,
+        tip=tip,
+        before=before,
         call=speech.call,
         previous=speech.previous,
         asks=speech.asks,
         prompts=speech.prompts,
         tasks=speech.tasks,
-        **said,
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct, field
 
 from dragoman.model.speech import SILENT, Sought, Speech
 from dragoman.rules.instructions import without_telemetry
-from dragoman.wire.history import History, without_reminders
+from dragoman.wire.history import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -56,58 +56,62 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     request = peeked(body, _REQUEST)
     if request is None:
         return SILENT
-    history = History()
-    system = request.system
-    for text in [system] if isinstance(system, str) else [block.text for block in system or ()]:
-        history.instruct(without_telemetry(text))
-    for message in request.messages:
-        content = message.content
-        if message.role == "system":
-            texts = [content] if isinstance(content, str) else [block.text for block in content or ()]
-            for text in texts:
-                history.instruct(text)
-        elif message.role == "assistant":
-            history.answer(_answered(history, content))
-        else:
-            history.ask(*_asked(history, content))
-    tools = request.tools or ()
-    user = None if request.metadata is None else request.metadata.user_id
-    return history.speech(
+    system, user = request.system, None if request.metadata is None else request.metadata.user_id
+    texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
+    return speech_in(
+        map(_turn, request.messages),
         sought,
-        tools=len(tools),
-        telling=tuple(dict.fromkeys([tool.name for tool in tools if tool.name in sought.telling])),
+        instructions="".join(map(without_telemetry, texts)),
+        tools=[tool.name for tool in request.tools or ()],
         user=user if user is not None and len(user) <= _LONGEST_USER else "",
     )
 
 
-def _answered(history: History, content: str | list[_Block] | None) -> list[str]:
+def _turn(message: _Message) -> Turn:
+    role, content = message.role, message.content
     if content is None or isinstance(content, str):
-        return [content] if content else []
-    pieces = []
+        text = content or ""
+        if role == "system":
+            return INSTRUCTS, "", text, ()
+        if role == "assistant":
+            return ANSWERS, f"a{text}" if text else "", "", ()
+        text = without_reminders(text)
+        return ASKS, f"u{text}" if text else "", text, ()
+    if role == "system":
+        return INSTRUCTS, "", "".join([block.text for block in content]), ()
+    return _answered(content) if role == "assistant" else _asked(content)
+
+
+def _answered(content: list[_Block]) -> Turn:
+    pieces: list[str] = []
+    calls: list[Told] = []
     for block in content:
-        if block.kind == "text":
+        kind = block.kind
+        if kind == "text":
             pieces.append(block.text)
-        elif block.kind == "tool_use":
-            pieces.append(history.call(block.id, block.name, block.input))
-        elif block.kind not in _THOUGHTS:
-            pieces.append(f"{block.kind} {block.id or block.tool_use_id}")
-    return pieces
+        elif kind == "tool_use":
+            pieces.append(f"call {block.id}")
+            calls.append((block.id, block.name, block.input))
+        elif kind not in _THOUGHTS:
+            pieces.append(f"{kind} {block.id or block.tool_use_id}")
+    return ANSWERS, joined("a", pieces), "", calls
 
 
-def _asked(history: History, content: str | list[_Block] | None) -> tuple[list[str], str]:
-    if content is None or isinstance(content, str):
-        text = without_reminders(content or "")
-        return ([text] if text else []), text
-    pieces, texts = [], []
+def _asked(content: list[_Block]) -> Turn:
+    pieces: list[str] = []
+    texts: list[str] = []
+    results: list[Told] = []
     for block in content:
-        if block.kind == "text":
+        kind = block.kind
+        if kind == "text":
             text = without_reminders(block.text)
             if text:
                 pieces.append(text)
                 texts.append(text)
-        elif block.kind == "tool_result":
-            pieces.append(history.result(block.tool_use_id, block.content))
+        elif kind == "tool_result":
+            pieces.append(f"result {block.tool_use_id}")
+            results.append((block.tool_use_id, "", block.content))
         else:
             tail = bytes(memoryview(block.source)[-_TAIL:]).hex()
-            pieces.append(f"{block.kind} {length(block.source)} {tail}")
-    return pieces, "\n".join(texts)
+            pieces.append(f"{kind} {length(block.source)} {tail}")
+    return ASKS, joined("u", pieces), "\n".join(texts), results

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.speech import SILENT, Sought, Speech
-from dragoman.wire.history import History, without_reminders
+from dragoman.wire.history import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked
 
 _INSTRUCTING = frozenset({"system", "developer"})
@@ -59,40 +59,44 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     request = peeked(body, _REQUEST)
     if request is None:
         return SILENT
-    history = History()
-    for message in request.messages:
-        content = message.content
-        if message.role in _INSTRUCTING:
-            for text in [content] if isinstance(content, str) else [part.text for part in content or ()]:
-                history.instruct(text)
-        elif message.role == "assistant":
-            pieces = _words(content)
-            for call in message.tool_calls or ():
-                function = call.function or _NO_FUNCTION
-                pieces.append(history.call(call.id, function.name, function.arguments or ""))
-            history.answer(pieces)
-        elif message.role == "tool":
-            words = content if isinstance(content, str) else "".join([part.text for part in content or ()])
-            history.ask([history.result(message.tool_call_id, words)])
-        else:
-            words_said = _words(content)
-            history.ask([*words_said, *_media(content)], "\n".join(words_said))
-    names = [tool.function.name for tool in request.tools or () if tool.function is not None]
     cache_key = request.prompt_cache_key or ""
-    return history.speech(
+    return speech_in(
+        map(_turn, request.messages),
         sought,
-        tools=len(request.tools or ()),
-        telling=tuple(dict.fromkeys([name for name in names if name in sought.telling])),
+        tools=[(tool.function or _NO_FUNCTION).name for tool in request.tools or ()],
         cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
     )
 
 
+def _turn(message: _Message) -> Turn:
+    role, content = message.role, message.content
+    if role in _INSTRUCTING:
+        return INSTRUCTS, "", _text(content), ()
+    if role == "tool":
+        call_id = message.tool_call_id
+        return ASKS, f"uresult {call_id}", "", ((call_id, "", _text(content)),)
+    words = _words(content)
+    if role == "assistant":
+        calls = [_told(call) for call in message.tool_calls or ()]
+        words += [f"call {call_id}" for call_id, _, _ in calls]
+        return ANSWERS, joined("a", words), "", calls
+    return ASKS, joined("u", words + _media(content)), "\n".join(words), ()
+
+
+def _told(call: _Call) -> Told:
+    function = call.function or _NO_FUNCTION
+    return call.id, function.name, function.arguments or ""
+
+
+def _text(content: str | list[_Part] | None) -> str:
+    return content if isinstance(content, str) else "".join([part.text for part in content or ()])
+
+
 def _words(content: str | list[_Part] | None) -> list[str]:
-    if content is None or isinstance(content, str):
-        texts = [content or ""]
-    else:
-        texts = [part.text for part in content if part.kind == "text"]
-    return [text for text in map(without_reminders, texts) if text]
+    if isinstance(content, str):
+        text = without_reminders(content)
+        return [text] if text else []
+    return [text for part in content or () if part.kind == "text" and (text := without_reminders(part.text))]
 
 
 def _media(content: str | list[_Part] | None) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.speech import SILENT, Sought, Speech
-from dragoman.wire.history import History, without_reminders
+from dragoman.wire.history import ANSWERS, ASKS, INSTRUCTS, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked, text_in
 
 _INSTRUCTING = frozenset({"system", "developer"})
@@ -61,6 +61,8 @@ class _Request(Struct):
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
+# Clients leave reasoning out as they like.
+_NOTHING: Turn = (INSTRUCTS, "", "", ())
 
 
 def speech_of(body: bytes, sought: Sought) -> Speech:
@@ -68,48 +70,43 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
     request = peeked(body, _REQUEST)
     if request is None:
         return SILENT
-    history = History()
-    if request.instructions:
-        history.instruct(request.instructions)
-    if isinstance(request.input, str):
-        text = without_reminders(request.input)
-        history.ask([text] if text else [], text)
-    else:
-        _hear(history, request.input or ())
-    tools = [inner for tool in request.tools or () for inner in (tool.tools or (tool,))]
-    conversation = request.conversation
+    said, conversation = request.input, request.conversation
     cache_key = request.prompt_cache_key or ""
-    previous = request.previous_response_id or ""
-    named = conversation if isinstance(conversation, str) else "" if conversation is None else conversation.id
-    return history.speech(
+    return speech_in(
+        [_asked([said] if said else [])] if isinstance(said, str) else map(_turn, said or ()),
         sought,
-        tools=len(tools),
-        telling=tuple(dict.fromkeys([tool.name for tool in tools if tool.name in sought.telling])),
+        instructions=request.instructions or "",
+        tools=[inner.name for tool in request.tools or () for inner in (tool.tools or (tool,))],
         cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
         metadata=bytes(request.client_metadata) if 0 < length(request.client_metadata) <= _LONGEST_METADATA else b"",
-        conversation=named,
-        previous=previous,
+        conversation=conversation.id if isinstance(conversation, _Conversation) else conversation or "",
+        previous=request.previous_response_id or "",
     )
 
 
-def _hear(history: History, items: Iterable[_Item]) -> None:
-    for item in items:
-        kind, role = item.kind, item.role
-        if kind in _CALLS:
-            history.answer([history.call(item.call_id or "", item.name, _arguments(item))])
-        elif kind in _RESULTS:
-            history.ask([history.result(item.call_id or "", item.output)])
-        elif role in _INSTRUCTING:
-            for text in _texts(item.content):
-                history.instruct(text)
-        elif role == "assistant":
-            history.answer([text for text in _texts(item.content) if text])
-        elif role == "user":
-            texts = [text for text in map(without_reminders, _texts(item.content)) if text]
-            history.ask([*texts, *_media(item.content)], "\n".join(texts))
-        elif kind != "reasoning":
-            # Items of hosted tools, and of those that are not known: the model's, by their ids.
-            history.answer([f"{kind} {item.id or item.call_id or ''}"])
+def _turn(item: _Item) -> Turn:
+    kind, role = item.kind, item.role
+    if kind in _CALLS:
+        call_id = item.call_id or ""
+        return ANSWERS, f"acall {call_id}", "", ((call_id, item.name, _arguments(item)),)
+    if kind in _RESULTS:
+        call_id = item.call_id or ""
+        return ASKS, f"uresult {call_id}", "", ((call_id, "", item.output),)
+    if role in _INSTRUCTING:
+        return INSTRUCTS, "", "".join(_texts(item.content)), ()
+    if role == "assistant":
+        return ANSWERS, joined("a", _texts(item.content)), "", ()
+    if role == "user":
+        return _asked(_texts(item.content), _media(item.content))
+    if kind == "reasoning":
+        return _NOTHING
+    # Items of hosted tools, and of those that are not known: the model's, by their ids.
+    return ANSWERS, f"a{kind} {item.id or item.call_id or ''}", "", ()
+
+
+def _asked(texts: list[str], media: Iterable[str] = ()) -> Turn:
+    words = [text for text in map(without_reminders, texts) if text]
+    return ASKS, joined("u", [*words, *media]), "\n".join(words), ()
 
 
 def _arguments(item: _Item) -> Raw | str:
