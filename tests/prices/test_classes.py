@@ -71,6 +71,11 @@ def test_kinds_of_tokens_within_totals() -> None:
         "completion_tokens_details": {"audio_tokens": 6},
     }
     assert tokens_of(usage(fields, input=9, output=9)).others == {"input_audio": 5, "output_audio": 6}
+    said_none: JsonObject = {
+        "prompt_tokens_details": {"audio_tokens": 0, "cache_write_tokens_details": {}},
+        "completion_tokens_details": {"audio_tokens": 0},
+    }
+    assert tokens_of(usage(said_none, input=9, output=9)) == Tokens(input=9, output=9)
 
 
 @pytest.mark.parametrize(

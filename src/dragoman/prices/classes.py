@@ -74,7 +74,7 @@ def tokens_of(usage: Usage) -> Tokens:
     thinking, searches, extras = usage.thinking or 0, usage.web_searches or 0, usage.extras
     if thinking > output:
         thinking = output
-    if extras is None or _TELLING.isdisjoint(extras.fields):
+    if extras is None or not _tells_more(extras.fields):
         # As nearly all are, and each is counted while others wait.
         return Tokens(plain, read, written, 0, output, thinking, searches)
     fields = extras.fields
@@ -93,6 +93,19 @@ _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 _DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
 # Members that tell more of classes than the totals do.
 _TELLING = _DETAILS | {"cache_creation"}
+
+
+def _tells_more(fields: JsonObject) -> bool:
+    """Whether members tell of classes what the totals do not: many say of each kind that there is none of it."""
+    if _TELLING.isdisjoint(fields):
+        return False
+    if "cache_creation" in fields:
+        return True
+    for place in _DETAILS:
+        details = fields.get(place)
+        if isinstance(details, dict) and any(details.values()):
+            return True
+    return False
 
 
 def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, int]]:

@@ -133,20 +133,8 @@ def _amount(count: int, rate: int | None) -> int | None:
 
 
 def _unpriced(facts: ModelFacts | None, tier: str, what: str) -> Cost:
-    none = None
-    return Cost(
-        input=none,
-        output=none,
-        cache_read=none,
-        cache_write=none,
-        cache_write_1h=none,
-        thinking=none,
-        search=none,
-        request=none,
-        entry=facts.entry or facts.override if facts is not None else "",
-        tier=tier,
-        unpriced=(what,),
-    )
+    entry = "" if facts is None else facts.entry or facts.override
+    return Cost(None, None, None, None, None, None, None, None, entry, tier, (what,))
 
 
 def _sum(one: Cost, other: Cost) -> Cost:
