@@ -18,7 +18,7 @@ class Sought(Struct, frozen=True, kw_only=True):
     spawning: Mapping[str, str] = {}
 
 
-class Speech(Struct, frozen=True):
+class Speech(Struct, frozen=True, gc=False):
     """What was found in one request."""
 
     # Characters of instructions, tools, messages; names of telling tools.

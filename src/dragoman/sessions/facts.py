@@ -8,7 +8,7 @@ from msgspec import Struct
 MOST_ID = 128
 
 
-class Shape(Struct, frozen=True, array_like=True):
+class Shape(Struct, frozen=True, array_like=True, gc=False):
     """What a request looks like: characters of its instructions, its tools, and how many messages it has."""
 
     instructions: int = 0
@@ -18,7 +18,7 @@ class Shape(Struct, frozen=True, array_like=True):
     telling: tuple[str, ...] = ()
 
 
-class Facts(Struct, frozen=True, array_like=True, omit_defaults=True):
+class Facts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What is known of the speaker of one exchange. New members are added at the end alone."""
 
     # The client's own ids, and which header or member they are from.

@@ -44,11 +44,7 @@ _NONE: tuple[str, ...] = ()
 
 def digest(key: bytes, kind: str, text: str) -> str:
     """A text as it may be kept; `kind` keeps equal texts of different meaning apart."""
-    return _hasher(key, f"{kind} {text}").hexdigest()
-
-
-def _hasher(key: bytes, text: str) -> blake2b:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key)
+    return blake2b(f"{kind} {text}".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key).hexdigest()
 
 
 @lru_cache(maxsize=512)
@@ -168,7 +164,8 @@ def speech_in(
 def _digests(key: bytes, head: str, said: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
     """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
     # Up to the first words of the user.
-    hasher = _hasher(key, f"history {_steady(head)}\x1e{_ended(said[:at])}")
+    begun = f"history {_steady(head)}\x1e{_ended(said[:at])}".encode("utf-8", "surrogatepass")
+    hasher = blake2b(begun, digest_size=_SIZE, key=key)
     opening = latest = hasher.hexdigest()
     if len(said) == 1:
         return opening, opening, _NONE

@@ -117,6 +117,7 @@ def outcome_of(record: Record) -> str:
     return FAILED if record.failure or record.status >= 400 else ANSWERED
 
 
+@lru_cache(maxsize=4096)
 def product_of(program: str) -> str:
     """The name of a program without its version."""
     return program.partition("/")[0][:_LONGEST]

@@ -17,7 +17,7 @@ _TAIL = 512
 _LONGEST_USER = 2048
 
 
-class _Block(Struct):
+class _Block(Struct, gc=False):
     kind: str = field(name="type", default="")
     text: str = ""
     id: str = ""
@@ -28,20 +28,20 @@ class _Block(Struct):
     source: Raw = NULL
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     role: str = ""
     content: str | list[_Block] | None = None
 
 
-class _Tool(Struct):
+class _Tool(Struct, gc=False):
     name: str = ""
 
 
-class _Metadata(Struct):
+class _Metadata(Struct, gc=False):
     user_id: str | None = None
 
 
-class _Request(Struct):
+class _Request(Struct, gc=False):
     messages: list[_Message] = []
     system: str | list[_Block] | None = None
     tools: list[_Tool] | None = None

@@ -15,7 +15,7 @@ _TAIL = 512
 _LONGEST_KEY = 512
 
 
-class _Part(Struct):
+class _Part(Struct, gc=False):
     kind: str = field(name="type", default="")
     text: str = ""
     image_url: Raw = NULL
@@ -23,28 +23,28 @@ class _Part(Struct):
     input_audio: Raw = NULL
 
 
-class _Function(Struct):
+class _Function(Struct, gc=False):
     name: str = ""
     arguments: str | None = None
 
 
-class _Call(Struct):
+class _Call(Struct, gc=False):
     id: str = ""
     function: _Function | None = None
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     role: str = ""
     content: str | list[_Part] | None = None
     tool_calls: list[_Call] | None = None
     tool_call_id: str = ""
 
 
-class _Tool(Struct):
+class _Tool(Struct, gc=False):
     function: _Function | None = None
 
 
-class _Request(Struct):
+class _Request(Struct, gc=False):
     messages: list[_Message] = []
     tools: list[_Tool] | None = None
     prompt_cache_key: str | None = None

@@ -20,7 +20,7 @@ _LONGEST_KEY = 512
 _LONGEST_METADATA = 16 * 1024
 
 
-class _Part(Struct):
+class _Part(Struct, gc=False):
     kind: str = field(name="type", default="")
     text: str = ""
     image_url: Raw = NULL
@@ -28,7 +28,7 @@ class _Part(Struct):
     file_id: Raw = NULL
 
 
-class _Item(Struct):
+class _Item(Struct, gc=False):
     kind: str = field(name="type", default="")
     role: str = ""
     content: str | list[_Part] | None = None
@@ -40,17 +40,17 @@ class _Item(Struct):
     output: Raw = NULL
 
 
-class _Tool(Struct):
+class _Tool(Struct, gc=False):
     name: str = ""
     # Of a namespace.
     tools: list[_Tool] | None = None
 
 
-class _Conversation(Struct):
+class _Conversation(Struct, gc=False):
     id: str = ""
 
 
-class _Request(Struct):
+class _Request(Struct, gc=False):
     input: str | list[_Item] | None = None
     instructions: str | None = None
     tools: list[_Tool] | None = None
