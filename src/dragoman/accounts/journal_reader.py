@@ -61,16 +61,15 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
 def _right_piece(data: bytes, start: int) -> Piece | None:
     """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
     entries: list[Entry] = []
-    find, begins_with = data.find, data.startswith
     at = 0
     try:
-        while (end := find(b"\n", at)) >= 0:
-            if begins_with(_EXCHANGE, at + 9):
+        while (end := data.find(b"\n", at)) >= 0:
+            if data[at + 9 : at + 21] == _EXCHANGE:
                 body = data[at + 9 : end]
-                if not begins_with(b"%08x " % crc32(body), at):
+                if data[at : at + 9] != b"%08x " % crc32(body):
                     return None
                 entries.append(_decode_entry(body[12:-1]))
-            elif not begins_with(_UNREAD, at + 9):
+            elif not data.startswith(_UNREAD, at + 9):
                 return None
             at = end + 1
     except (msgspec.ValidationError, msgspec.DecodeError):

@@ -47,7 +47,7 @@ _UNNAMED, _UNKNOWN = Spot(), Known()
 _NOBODY: tuple[Facts | None, tuple[str, ...]] = (None, ())
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
 
     session: int = 0

@@ -62,7 +62,7 @@ class Known(Struct, frozen=True, kw_only=True):
     tips: Mapping[str, Sequence[Tip]] = {}
 
 
-class Placement(Struct):
+class Placement(Struct, gc=False):
     """Where an exchange belongs. A session or thread of 0 is to be begun, by its name.
 
     It is filled in by one rule after the other; whoever is given it changes nothing.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
 
 # More rows at once save little; older SQLite binds no more values than that.
 _MOST_ROWS, _MOST_VALUES = 32, 999
@@ -31,6 +30,11 @@ class Addition:
         at_once = self._at_once
         alone = len(rows) - len(rows) % at_once
         if alone:
-            several = range(0, alone, at_once)
-            db.executemany(self._several, [tuple(chain.from_iterable(rows[at : at + at_once])) for at in several])
+            several: list[list[object]] = []
+            for at in range(0, alone, at_once):
+                values: list[object] = []
+                for row in rows[at : at + at_once]:
+                    values += row
+                several.append(values)
+            db.executemany(self._several, several)
         db.executemany(self._one, rows[alone:])

@@ -15,7 +15,7 @@ from dragoman.store.addition import Addition
 MOST_ALIKE = 32
 
 
-class SessionRow(Struct):
+class SessionRow(Struct, gc=False):
     """A session, as its row has it."""
 
     id: int
@@ -28,7 +28,7 @@ class SessionRow(Struct):
     last: int
 
 
-class ThreadRow(Struct):
+class ThreadRow(Struct, gc=False):
     """A thread, as its row has it but for its facts; `kind` is its class."""
 
     id: int
@@ -46,7 +46,7 @@ class ThreadRow(Struct):
     last: int
 
 
-class KeptThread(ThreadRow):
+class KeptThread(ThreadRow, gc=False):
     """The whole row, with the facts that its class is derived from, as JSON."""
 
     facts: bytes
