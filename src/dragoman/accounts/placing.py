@@ -121,8 +121,11 @@ class Placer:
 
     def _place(self, entry: Entry, facts: Facts) -> Placed:
         classed = class_of(facts)
-        spot = spot_of(facts, classed.kind)
-        known = self._known(entry, facts, spot)
+        if facts.session:
+            spot = spot_of(facts, classed.kind)
+            known = self._known(entry, facts, spot)
+        else:
+            spot, known = _UNNAMED, self._known_unnamed(facts)
         placement = assign.assign(facts, classed, spot, known, made_up=entry.id, answered=entry.outcome == ANSWERED)
         session = self._session_for(entry, placement)
         thread = self._thread_for(entry, placement, session)
@@ -173,14 +176,15 @@ class Placer:
 
     # What is known.
 
+    def _known_unnamed(self, facts: Facts) -> Known:
+        whose, digests = self._expected.get(facts.tip, _NOBODY)
+        if whose is not facts:
+            digests = wanted(facts, _UNNAMED, _UNKNOWN)
+        if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
+            return _UNKNOWN
+        return Known(tips=self._found(digests))
+
     def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
-        if not spot.session:
-            whose, digests = self._expected.get(facts.tip, _NOBODY)
-            if whose is not facts:
-                digests = wanted(facts, spot, _UNKNOWN)
-            if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
-                return _UNKNOWN
-            return Known(tips=self._found(digests))
         alias = self._alias(entry.key, spot) if spot.alias else None
         if alias is not None:
             # A session that is a thread of another one.

@@ -198,8 +198,9 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
         placed.thread_name = spot.thread
         _hang(placed, spot, known)
         _link(placed, facts, spot, known, grown)
-        if _may_be_asked(facts, spot):
-            _let_be_asked(placed, facts, spot)
+        waiting = _waiting(facts, spot)
+        if waiting:
+            placed.tips += ((waiting, PASSED),)
     elif grown is not None and not grown.forks and (known.session or not spot.session):
         placed.session, placed.thread = grown.tip.session, grown.tip.thread
         placed.rule = grown.rule
@@ -240,13 +241,14 @@ def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gr
         placed.thread_name = MAIN
         if facts.before:
             placed.sure = 60
-    if not _may_be_asked(facts, spot):
+    waiting = _waiting(facts, spot)
+    if not waiting:
         return
     asked = known.tips.get(_PROMPT + facts.asks, ()) if known.tips else ()
     if spot.session:
         asked = [tip for tip in asked if tip.session == known.session]
     if not asked:
-        _let_be_asked(placed, facts, spot)
+        placed.tips += ((waiting, PASSED),)
         return
     parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
     placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
@@ -256,14 +258,11 @@ def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gr
         placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
 
 
-def _may_be_asked(facts: Facts, spot: Spot) -> bool:
-    """Whether somebody may be an agent of another that is found by its prompt."""
-    return facts.asks != "" and (spot.guessed or not spot.session) and _has_tools(facts)
-
-
-def _let_be_asked(placed: Placement, facts: Facts, spot: Spot) -> None:
-    """Let a later history say by its prompts whose agent this one is."""
-    placed.tips += ((_asked(facts.asks, spot.session)[-1], PASSED),)
+def _waiting(facts: Facts, spot: Spot) -> str:
+    """By which a later history says with its prompts whose agent this one is; "" of who is no other's agent."""
+    if not facts.asks or (spot.session and not spot.guessed) or not _has_tools(facts):
+        return ""
+    return _asked(facts.asks, spot.session)[-1]
 
 
 def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
@@ -275,8 +274,8 @@ def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
 
 def _asked(prompt: str, session: str) -> tuple[str, ...]:
     """By which the agents of a prompt are found that wait for who gave it to them: those of no session, and its own."""
-    found = f"{_ASKED}{prompt}"
-    return (found, f"{_ASKED}{prompt}:{session}") if session else (found,)
+    found = _ASKED + prompt
+    return (found, f"{found}:{session}") if session else (found,)
 
 
 def _has_tools(facts: Facts) -> bool:
