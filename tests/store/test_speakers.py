@@ -108,6 +108,21 @@ def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
     assert sum(speakers.remove_tips(5, 4) for _ in range(3)) == 1
 
 
+def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None:
+    """As the step made them while it was written."""
+    with closing(open_account_tables(":memory:")) as tables:
+        tables.connection.execute("DROP TABLE tips")
+        tables.connection.execute(
+            "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"
+            " time INTEGER NOT NULL, PRIMARY KEY (digest, thread)) WITHOUT ROWID"
+        )
+        tables.connection.execute("CREATE INDEX tips_by_time ON tips (time)")
+        for state in (0, 2):
+            tables.speakers.save_tips([(f"d{number:02}", 1, state, number) for number in range(40)])
+        assert tables.speakers.tips(["d07"]) == [("d07", 1, 2, 7)]
+        assert tables.speakers.remove_tips(30, 100) == 30
+
+
 def test_threads_of_older_rules_are_told(speakers: Speakers) -> None:
     speakers.add_threads([thread(number, rules=rules) for number, rules in enumerate((1, 2, 1, 3), 1)])
     assert [row.id for row in speakers.outdated(3, 2)] == [1, 2]
