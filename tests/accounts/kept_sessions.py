@@ -68,6 +68,11 @@ class Filling:
             b"{}",
         )
 
+    def tip(self, digest: str, thread: int) -> None:
+        """What a thread is known by."""
+        with self._tables.transaction():
+            self._tables.speakers.save_tips([(digest, thread, 1, 0)])
+
     def exchanges(self, entries: Iterable[Entry], session: int = 0, thread: int = 0) -> None:
         """Exchanges of a thread, and what they come to."""
         batch = Batch()

@@ -12,9 +12,13 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Call, Lost, Money, Tokens
 from dragoman.accounts.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
 from dragoman.accounts.ids import new_id
+from dragoman.accounts.secret import key_of, secret_in
 from dragoman.errors import DragomanError
+from dragoman.sessions.assign import answer_of
+from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import Wanted
+from dragoman.wire.history import digest
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 
@@ -86,6 +90,27 @@ def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answ
         file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
     with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
         assert find(tables, begin + theirs[-16:]).row.id == told.id
+
+
+def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "state.db.records"
+    named = digest(key_of(secret_in(folder), "alice"), "response", "resp_kept")
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "5f0c", started=NOON, last=NOON)
+        file.thread(10, 1)
+        first = replace(entry(1, time=NOON), facts=Facts(answer_id=named))
+        # The next one goes on from there, and says so by the same digest.
+        file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=Facts(previous=named))], 1, 10)
+        file.tip(answer_of(named), 10)
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, "resp_kept", folder).row.id == first.id
+        for text, where in (("resp_other", folder), ("resp_kept", tmp_path / "elsewhere"), ("resp_kept", None)):
+            with pytest.raises(DragomanError, match="there is no exchange"):
+                find(tables, text, where)
+        (folder / "secret").write_bytes(b"half")
+        with pytest.raises(DragomanError, match=r"'resp_kept' cannot be looked for among .* is damaged"):
+            find(tables, "resp_kept", folder)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.secret import NAME, secret_in
+from dragoman.accounts.secret import NAME, key_of, secret_in
 
 
 def test_it_is_made_once_and_read_by_its_user_alone(tmp_path: Path) -> None:
@@ -43,3 +43,9 @@ def test_a_damaged_one_is_told(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"short")
     with pytest.raises(OSError, match="is damaged: remove it"):
         secret_in(tmp_path)
+
+
+def test_two_gateway_keys_have_nothing_in_common() -> None:
+    assert key_of(b"s" * 32, "alice") == key_of(b"s" * 32, "alice")
+    assert len({key_of(b"s" * 32, "alice"), key_of(b"s" * 32, "bob"), key_of(b"t" * 32, "alice")}) == 3
+    assert len(key_of(b"s" * 32, "\ud800")) == 32

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct
 
 from dragoman.accounts.entry import Call, Lost, Money, Tokens
 from dragoman.accounts.ids import times_of
 from dragoman.accounts.rows import Details, details_of
+from dragoman.accounts.secret import NAME as SECRET
+from dragoman.accounts.secret import key_of, secret_in
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.ids import object_ids
 from dragoman.rules.instants import format_instant
+from dragoman.sessions.assign import answer_of
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted
 from dragoman.store.session_questions import SessionQuestions
 from dragoman.store.speakers import SessionRow, ThreadRow
+from dragoman.wire.history import digest
 
 # So many are shown where a text means several.
 _SEVERAL = 5
+_ANY = (1 << 63) - 1
 _MICRO = 1_000_000
 
 
@@ -86,16 +92,19 @@ def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list
     return _placed(tables, RecordQuestions(tables.connection).after(number, wanted, most))
 
 
-def find(tables: AccountTables, text: str) -> Exchange:
+def find(tables: AccountTables, text: str, folder: Path | None = None) -> Exchange:
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
-    Translated, an answer has the id that its provider gave it but for how that begins.
+    Translated, an answer has the id that its provider gave it but for how that begins; one that is kept here has its
+    own, which is found by a digest that the secret of a `folder` leads to.
     """
     questions = RecordQuestions(tables.connection)
     times = times_of(text)
     found = [] if times is None else questions.between(text, *times, _SEVERAL + 1)
     if not found and text:
         found = questions.anywhere(text, _SEVERAL + 1, object_ids(text))
+    if not found and text and folder is not None:
+        found = _of_kept_answer(tables, text, folder)
     if not found:
         raise DragomanError(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
     if len(found) > 1:
@@ -103,6 +112,26 @@ def find(tables: AccountTables, text: str) -> Exchange:
         more = " and more" if len(found) > _SEVERAL else ""
         raise DragomanError(f"{text!r} means several exchanges: {names}{more}")
     return _placed(tables, found)[0]
+
+
+def _of_kept_answer(tables: AccountTables, text: str, folder: Path) -> list[RecordRow]:
+    """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
+    try:
+        if not (folder / SECRET).exists():
+            return []
+        secret = secret_in(folder)
+    except OSError as error:
+        raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
+    questions = SessionQuestions(tables.connection)
+    for key in questions.with_sessions():
+        named = digest(key_of(secret, key), "response", text)
+        tips = tables.speakers.tips([answer_of(named)])
+        for thread in questions.thread_rows(number for _, number, _, _ in tips).values():
+            spoken = Wanted(session=thread.session, thread=thread.id)
+            for row in RecordQuestions(tables.connection).latest(spoken, _ANY):
+                if details_of(row.details).facts.answer_id == named:
+                    return [row]
+    return []
 
 
 def _placed(tables: AccountTables, rows: Iterable[RecordRow]) -> list[Exchange]:

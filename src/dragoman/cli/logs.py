@@ -84,10 +84,11 @@ def run(options: argparse.Namespace) -> int:
 def _show(kept: Recorded, options: argparse.Namespace) -> int:
     """All that is known of one."""
     from dragoman.accounts import exchanges
+    from dragoman.accounts.folder import folder_of
     from dragoman.cli.exchange_page import as_page
 
     with looked_into(kept) as (tables, status):
-        found = exchanges.find(tables, name_of(options.id) or "")
+        found = exchanges.find(tables, name_of(options.id) or "", folder_of(kept.path))
     if options.json:
         write_json(exchanges.as_json(found))
     else:

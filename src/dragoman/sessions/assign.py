@@ -141,6 +141,11 @@ def awaited_of(session: int, name: str) -> str:
     return f"{_AWAITED}{session}:{name}"
 
 
+def answer_of(digest: str) -> str:
+    """By which the thread of an answer is found that is kept here."""
+    return _RESPONSE + digest
+
+
 def tip_of(facts: Facts) -> str:
     """By which the end of a history is found."""
     return _TIP + facts.tip

@@ -125,7 +125,7 @@ class SessionQuestions:
 
     def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
         """Those that are called so, under any key or under one; if none is, those whose names begin so."""
-        keys = [key] if key is not None else self._keys()
+        keys = [key] if key is not None else self.with_sessions()
         found = self._between(keys, text, text, most)
         return found or self._between(keys, text, text + _BEYOND, most)
 
@@ -195,7 +195,7 @@ class SessionQuestions:
                 found[row[1]] = ThreadRow(*row)
         return list(found.values())
 
-    def _keys(self) -> list[str]:
+    def with_sessions(self) -> list[str]:
         """The keys that have sessions, by leaping along the index."""
         rows = self._all(
             "WITH RECURSIVE k (key) AS (SELECT min(key) FROM sessions UNION ALL"

@@ -88,19 +88,23 @@ def test_pitfall_426_there_are_as_many_rows_as_requests_in_every_pair(tmp_path: 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(tmp_path: Path, stream: bool) -> None:
+@pytest.mark.parametrize("store", [False, True], ids=["told", "kept"])
+def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(
+    tmp_path: Path, store: bool, stream: bool
+) -> None:
     for number, (client, provider) in enumerate(PAIRS):
+        # What is kept here has an id of its own.
+        more = {"store": store} if client == RESPONSES else {}
         folder = tmp_path / str(number)
         folder.mkdir()
-        # What is kept here has an id of its own.
-        more = {"store": False} if client == RESPONSES else {}
-        asked = question(client, provider, stream=stream, **more)
         with accounted(folder, answers) as house:
-            told = house.post(PATHS[client], asked).body.decode()
+            # As a worker does: what is kept is known again by digests.
+            house.app.service.listener.keep(str(folder / "state.db"), house.app.service.log)
+            told = house.post(PATHS[client], question(client, provider, stream=stream, **more)).body.decode()
         seen = re.findall(r'"((?:msg_|chatcmpl-|resp_)[A-Za-z0-9]{16,})"', told)
         (row,) = rows(folder)
         with closing(open_account_tables(str(folder / "state.db"), read_only=True)) as tables:
-            assert find(tables, seen[0]).row.id == row["id"]
+            assert find(tables, seen[0], folder_of(str(folder / "state.db"))).row.id == row["id"]
 
 
 def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:

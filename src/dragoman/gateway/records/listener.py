@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from dragoman.accounts.folder import folder_of
-from dragoman.accounts.secret import secret_in
+from dragoman.accounts.secret import key_of, secret_in
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.model.speech import Sought
@@ -76,13 +75,12 @@ class Listener:
         )
 
     def _sought_of(self, key: str) -> Sought:
-        """What is looked for; equal texts of two keys have nothing in common."""
+        """What is looked for."""
         found = self._sought.get(key)
         if found is None:
             if len(self._sought) >= _MOST_KEYS:
                 self._sought.clear()
-            own = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=32, key=self._secret).digest()
-            found = Sought(key=own, telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS)
+            found = Sought(key=key_of(self._secret, key), telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS)
             self._sought[key] = found
         return found
 
