@@ -7,7 +7,7 @@ renew or leave out from turn to turn (cache marks, thinking, contents of old res
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -69,10 +69,9 @@ def is_crowded(body: bytes) -> bool:
 
 def without_reminders(text: str) -> str:
     """What somebody said, without what the client put in."""
-    at = text.find(_OPEN)
-    if at < 0:
+    if _OPEN not in text:
         return text
-    kept, end = [], 0
+    kept, end, at = [], 0, text.find(_OPEN)
     while at >= 0:
         close = text.find(_CLOSE, at)
         if close < 0:
@@ -104,29 +103,31 @@ def speech_in(
     results: list[Told] = []
     messages, first, opened, is_answer = 0, "", 0, False
     for who, text, words, told in turns:
-        if who == INSTRUCTS:
-            # Those that come after the first word are the client's, and change nothing.
-            if not said:
-                instructions += words
-            continue
-        messages += 1
-        if who == ANSWERS:
+        if who == ASKS:
+            messages += 1
+            if told:
+                results += told
+            if not first and words:
+                first, opened = words, len(said)
+            if text:
+                is_answer = False
+                said.append(text)
+        elif who == ANSWERS:
+            messages += 1
             if not is_answer:
                 is_answer = True
                 starts.append(len(said))
                 calls, results = [], []
-            calls += told
-        else:
-            results += told
-            if words and not first:
-                first, opened = words, len(said)
+            if told:
+                calls += told
             if text:
-                is_answer = False
-        if text:
-            said.append(text)
+                said.append(text)
+        elif not said:
+            # Those that come after the first word are the client's, and change nothing.
+            instructions += words
     opening = tip = asks = call = ""
     before = prompts = tasks = _NONE
-    key, spawning = sought.key, sought.spawning
+    key = sought.key
     if first:
         opening, tip, before = _digests(key, instructions[:_HEAD], said, opened + 1, starts)
         if tools:
@@ -134,18 +135,15 @@ def speech_in(
             asks = digest(key, "prompt", first.strip())
         if calls and len(said) > 1:
             call = digest(key, "call", calls[0][0])
-            spawned = [each for each in calls if each[1] in spawning][:_MOST]
+            spawned = _spawned(calls, sought.spawning)
             if spawned:
-                given = [_prompt(arguments, spawning[tool]) for _, tool, arguments in spawned]
-                prompts = tuple([digest(key, "prompt", prompt.strip()) for prompt in given if prompt])
+                prompts = _prompts(spawned, sought)
                 tasks = _tasks_in(results[:_MOST], {call_id for call_id, _, _ in spawned})
     return Speech(
         len(instructions),
         len(tools),
         messages,
-        _NONE
-        if sought.telling.isdisjoint(tools)
-        else tuple([name for name in dict.fromkeys(tools) if name in sought.telling]),
+        _NONE if sought.telling.isdisjoint(tools) else _telling(tools, sought),
         user,
         cache_key,
         metadata,
@@ -164,7 +162,7 @@ def speech_in(
 def _digests(key: bytes, head: str, said: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
     """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
     # Up to the first words of the user.
-    begun = f"history {_steady(head)}\x1e{_ended(said[:at])}".encode("utf-8", "surrogatepass")
+    begun = "\x1e".join((f"history {_steady(head)}", *said[:at], "")).encode("utf-8", "surrogatepass")
     hasher = blake2b(begun, digest_size=_SIZE, key=key)
     opening = latest = hasher.hexdigest()
     if len(said) == 1:
@@ -186,6 +184,20 @@ def _digests(key: bytes, head: str, said: list[str], at: int, starts: list[int])
 def _ended(said: list[str]) -> str:
     """Messages one after the other, each with a sign behind it."""
     return "\x1e".join(said) + "\x1e"
+
+
+def _telling(tools: Iterable[str], sought: Sought) -> tuple[str, ...]:
+    return tuple([name for name in dict.fromkeys(tools) if name in sought.telling])
+
+
+def _spawned(calls: list[Told], spawning: Mapping[str, str]) -> list[Told]:
+    """The calls that began agents."""
+    return [call for call in calls if call[1] in spawning][:_MOST]
+
+
+def _prompts(spawned: list[Told], sought: Sought) -> tuple[str, ...]:
+    given = [_prompt(arguments, sought.spawning[tool]) for _, tool, arguments in spawned]
+    return tuple([digest(sought.key, "prompt", prompt.strip()) for prompt in given if prompt])
 
 
 def _prompt(arguments: Raw | str, member: str) -> str:

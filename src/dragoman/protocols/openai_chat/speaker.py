@@ -69,38 +69,42 @@ def speech_of(body: bytes, sought: Sought) -> Speech:
 
 
 def _turn(message: _Message) -> Turn:
-    role, content = message.role, message.content
-    if role in _INSTRUCTING:
-        return INSTRUCTS, "", _text(content), ()
+    content = message.content
+    if not isinstance(content, str):
+        return _turn_of_parts(message, content or [])
+    role = message.role
     if role == "tool":
-        call_id = message.tool_call_id
-        return ASKS, f"uresult {call_id}", "", ((call_id, "", _text(content)),)
-    words = _words(content)
+        return ASKS, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", content),)
+    if role in _INSTRUCTING:
+        return INSTRUCTS, "", content, ()
+    text = without_reminders(content)
     if role == "assistant":
-        calls = [_told(call) for call in message.tool_calls or ()]
-        words += [f"call {call_id}" for call_id, _, _ in calls]
-        return ANSWERS, joined("a", words), "", calls
+        return _answered([text] if text else [], message.tool_calls)
+    return ASKS, f"u{text}" if text else "", text, ()
+
+
+def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
+    role = message.role
+    if role in _INSTRUCTING:
+        return INSTRUCTS, "", "".join([part.text for part in content]), ()
+    if role == "tool":
+        text = "".join([part.text for part in content])
+        return ASKS, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", text),)
+    words = [text for part in content if part.kind == "text" and (text := without_reminders(part.text))]
+    if role == "assistant":
+        return _answered(words, message.tool_calls)
     return ASKS, joined("u", words + _media(content)), "\n".join(words), ()
 
 
-def _told(call: _Call) -> Told:
-    function = call.function or _NO_FUNCTION
-    return call.id, function.name, function.arguments or ""
+def _answered(pieces: list[str], calls: list[_Call] | None) -> Turn:
+    told: list[Told] = []
+    for call in calls or ():
+        function = call.function or _NO_FUNCTION
+        pieces.append(f"call {call.id}")
+        told.append((call.id, function.name, function.arguments or ""))
+    return ANSWERS, joined("a", pieces), "", told
 
 
-def _text(content: str | list[_Part] | None) -> str:
-    return content if isinstance(content, str) else "".join([part.text for part in content or ()])
-
-
-def _words(content: str | list[_Part] | None) -> list[str]:
-    if isinstance(content, str):
-        text = without_reminders(content)
-        return [text] if text else []
-    return [text for part in content or () if part.kind == "text" and (text := without_reminders(part.text))]
-
-
-def _media(content: str | list[_Part] | None) -> list[str]:
-    if content is None or isinstance(content, str):
-        return []
+def _media(content: list[_Part]) -> list[str]:
     raws = [raw for part in content for raw in (part.image_url, part.file, part.input_audio) if length(raw)]
     return [f"media {length(raw)} {bytes(memoryview(raw)[-_TAIL:]).hex()}" for raw in raws]
