@@ -25,13 +25,14 @@ _LONGEST = 64
 # Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
 # many megabytes may be one name, or lose a little in each of a hundred thousand places.
 _LONGEST_NAME = 256
+_CUT = slice(_LONGEST_NAME)
 _MOST_LOSSES = 256
 _LEFT = "cancelled"
 
 
 def settled_entry(record: Record, addresses: str) -> Entry:
     """What is known of an exchange that is settled."""
-    started, tokens = record.started, record.tokens
+    started, tokens, attempts, facts = record.started, record.tokens, record.attempts, record.facts
     if tokens is None and record.usage is not None:
         tokens = tokens_of(record.usage)
     return Entry(
@@ -40,37 +41,37 @@ def settled_entry(record: Record, addresses: str) -> Entry:
         outcome_of(record),
         record.kind,
         record.key,
-        record.facts.client or product_of(record.program),
+        facts.client or product_of(record.program),
         record.program,
         address_of(record.address, addresses),
         record.launch,
         record.dialect,
-        record.path[:_LONGEST_NAME],
+        record.path[_CUT],
         record.stream,
-        record.asked[:_LONGEST_NAME],
+        record.asked[_CUT],
         record.provider,
-        record.model[:_LONGEST_NAME],
+        record.model[_CUT],
         record.served,
-        record.answered_by[:_LONGEST_NAME],
-        record.route[:_LONGEST_NAME],
+        record.answered_by[_CUT],
+        record.route[_CUT],
         record.policy,
         record.reason,
         record.status,
         record.failure,
         record.why[: 2 * _LONGEST_NAME],
-        record.stop[:_LONGEST_NAME],
+        record.stop[_CUT],
         _since(started, record.first),
         _since(started, record.ended),
         tokens,
         record.estimated,
         record.money,
-        tuple([_call(attempt, started) for attempt in record.attempts]),
-        tuple([target[:_LONGEST_NAME] for target in record.full]) if record.full else (),
+        tuple([_call(attempt, started) for attempt in attempts]),
+        tuple([target[_CUT] for target in record.full]) if record.full else (),
         _lost(record.losses) if record.losses else (),
-        record.upstream_id,
-        record.response_id[:_LONGEST_NAME],
+        attempts[-1].upstream_id if attempts else "",
+        record.response_id[_CUT],
         record.size,
-        record.facts,
+        facts,
         record.trace,
     )
 
@@ -92,14 +93,14 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         address_of(record.address, addresses),
         record.launch,
         record.dialect,
-        record.path[:_LONGEST_NAME],
+        record.path[_CUT],
         record.stream,
-        record.asked[:_LONGEST_NAME],
+        record.asked[_CUT],
         provider,
-        model[:_LONGEST_NAME],
+        model[_CUT],
         served,
         "",
-        record.route[:_LONGEST_NAME],
+        record.route[_CUT],
         record.policy,
         record.reason,
         size=size,
@@ -110,11 +111,11 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
 
 def outcome_of(record: Record) -> str:
     """What became of it: refused if nothing was said before, failed if something was."""
+    if not record.failure and record.status < 400:
+        return ANSWERED
     if record.failure == _LEFT:
         return CANCELLED
-    if record.status >= 400 and not record.first:
-        return REFUSED
-    return FAILED if record.failure or record.status >= 400 else ANSWERED
+    return REFUSED if record.status >= 400 and not record.first else FAILED
 
 
 @lru_cache(maxsize=4096)
@@ -158,7 +159,7 @@ def _call(attempt: Attempt, started: float) -> Call:
     first, ended = attempt.first, attempt.ended
     return Call(
         attempt.provider,
-        attempt.model[:_LONGEST_NAME],
+        attempt.model[_CUT],
         attempt.protocol,
         attempt.kind,
         attempt.status,
