@@ -66,6 +66,11 @@ _UNKNOWN = Classed(MAIN, "nothing said", 50)
 _AGENT = Classed(SUBAGENT, "agent id", 100)
 _CHILD = Classed(SUBAGENT, "parent id", 100)
 _NO_TOOLS = Classed(UTILITY, "no tools", 80)
+_MAIN_BY_LENGTH, _SUBAGENT_BY_LENGTH = Classed(MAIN, "length", 80), Classed(SUBAGENT, "length", 70)
+_MCP_BY_LENGTH, _UTILITY_BY_LENGTH = Classed(MCP, "length", 60), Classed(UTILITY, "length", 60)
+_NO_PARENT = Classed(MAIN, "no parent id", 90)
+_MAIN_BY_TOOLS, _SUBAGENT_BY_TOOLS = Classed(MAIN, "tools", 80), Classed(SUBAGENT, "tools", 70)
+_SAID = {word: Classed(kind, "said", 100) for word, kind in WORDS.items()}
 
 
 def class_of(facts: Facts) -> Classed:
@@ -82,8 +87,8 @@ def class_of(facts: Facts) -> Classed:
 
 
 def _said(word: str) -> Classed:
-    known = WORDS.get(word)
-    return Classed(known or f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
+    known = _SAID.get(word)
+    return known or Classed(f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
 
 
 def _claude(shape: Shape, source: str) -> Classed:
@@ -92,12 +97,12 @@ def _claude(shape: Shape, source: str) -> Classed:
         return _NO_TOOLS
     length = shape.instructions
     if length > (_MAIN_OVER_TODAY if source == "x-claude-code-session-id" else _MAIN_OVER):
-        return Classed(MAIN, "length", 80)
+        return _MAIN_BY_LENGTH
     if length > _SUBAGENT_OVER:
-        return Classed(SUBAGENT, "length", 70)
+        return _SUBAGENT_BY_LENGTH
     if length > _MCP_OVER and shape.tools <= _MCP_TOOLS:
-        return Classed(MCP, "length", 60)
-    return Classed(UTILITY, "length", 60)
+        return _MCP_BY_LENGTH
+    return _UTILITY_BY_LENGTH
 
 
 def _opencode(shape: Shape, source: str) -> Classed:
@@ -105,10 +110,10 @@ def _opencode(shape: Shape, source: str) -> Classed:
     if not shape.tools:
         return _NO_TOOLS
     if source in ("x-session-id", "x-session-affinity"):
-        return Classed(MAIN, "no parent id", 90)
+        return _NO_PARENT
     if not TELLING_TOOLS.isdisjoint(shape.telling):
-        return Classed(MAIN, "tools", 80)
-    return Classed(SUBAGENT, "tools", 70)
+        return _MAIN_BY_TOOLS
+    return _SUBAGENT_BY_TOOLS
 
 
 def is_class(name: str) -> bool:
