@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
+from dragoman.gateway import traffic as traffic_module
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
 from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
-from dragoman.routing.plan import Why
+from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import Level
 from dragoman.routing.target import Target
@@ -43,7 +47,7 @@ class _Line:
         return self.service.traffic
 
     def order(self, conversation: str = "") -> list[Target]:
-        return [*self.service.plan(self.route, NEEDS, conversation).order]
+        return [*self.traffic.plan(self.route, NEEDS, self.service.knowledge, conversation).order]
 
     def ended(
         self, target: Target, kind: Kind, *, seconds: float = 1.0, first: float = 0.0, permit: Permit | None = None
@@ -76,8 +80,8 @@ def test_a_failure_moves_a_target_behind_at_once() -> None:
 def test_a_conversation_stays_with_whoever_answered() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
-        line.traffic.pin("", "c", line.second, key="", rule="")
-        plan = line.service.plan(line.route, NEEDS, "c")
+        line.traffic.pin("", "c", Pin(line.second.id))
+        plan = line.traffic.plan(line.route, NEEDS, line.service.knowledge, "c")
         assert plan.order == (line.second, line.first)
         assert plan.why is Why.PINNED
         assert line.order("d") == [line.first, line.second]
@@ -170,7 +174,7 @@ def test_nothing_is_remembered_of_names_that_are_longer_than_any() -> None:
         line = _Line(house, "two")
         long = replace(line.first, model="x" * 10_000)
         line.ended(long, Kind.NO_ANSWER)
-        line.traffic.pin("", "c", long, key="", rule="")
+        line.traffic.pin("", "c", Pin(long.id))
         assert not line.traffic.health.knows(long.id) and not len(line.traffic.pins)
 
 
@@ -185,3 +189,40 @@ def test_a_request_that_made_no_call_gives_its_permit_back() -> None:
             assert house.post("/v1/chat/completions", lossy, x_dragoman_strict="1").status == 400
         reports = line.traffic.health.reports(line.traffic.clock())
         assert {report.standing.level for report in reports} == {Level.RESTING}
+
+
+@pytest.mark.parametrize("name", ["two", "fast", "turns"])
+def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = []
+
+    def both(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
+        made = plan(route, needs, view, dice)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(view), "is_calm", lambda *_: False)
+            looked = plan(route, needs, view, dice)
+        assert (made.first, made.why, made.order, made.candidates) == (
+            looked.first,
+            looked.why,
+            looked.order,
+            looked.candidates,
+        )
+        calm.append(made.is_calm)
+        return made
+
+    monkeypatch.setattr(traffic_module, "plan", both)
+    random, now = Random(7), 1000.0
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, name)
+        line.traffic.chance = random.random
+        line.traffic.clock = lambda: now
+        for _ in range(400):
+            now += random.choice([0.0, 0.01, 1.0, 30.0])
+            needs = replace(NEEDS, size=random.choice([100, 20_000]))
+            said = random.choice(["", "one", "other"])
+            made = line.traffic.plan(line.route, needs, line.service.knowledge, said, exploring=0.2)
+            assert made.first is not None
+            kind = random.choices([Kind.ANSWERED, Kind.NO_ANSWER, Kind.SLOW], [30, 1, 1])[0]
+            line.ended(made.first, kind, seconds=random.random(), first=random.choice([0.0, 0.1]))
+            if said and kind is Kind.ANSWERED:
+                line.traffic.pin("", said, Pin(made.first.id))
+    assert {True, False} <= set(calm)

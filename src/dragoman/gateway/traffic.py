@@ -173,10 +173,10 @@ class Traffic:
         else:
             self._outputs[target] = known + (tokens - known) * _LATEST
 
-    def pin(self, owner: str, conversation: str, target: Target, key: str, rule: str) -> None:
+    def pin(self, owner: str, conversation: str, pin: Pin) -> None:
         """Say where a conversation is: with whoever answered it."""
-        if len(target.id) <= _LONGEST:
-            self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())
+        if len(pin.target) <= _LONGEST:
+            self.pins.put(owner, conversation, pin, self.clock())
 
 
 class _Sight(View, frozen=True, kw_only=True):

@@ -80,14 +80,14 @@ class Pins:
     def put(self, owner: str, conversation: str, pin: Pin, now: float) -> None:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)
-        if held is None:
-            self._made(owner, conversation, pin, now)
-            self._dirty.add(conversation)
-            return
-        if held.pin != pin:
+        if held is not None:
+            self._use(conversation, held, now)
+            if held.pin == pin:
+                return
             held.pin, held.changed = pin, now
-            self._dirty.add(conversation)
-        self._use(conversation, held, now)
+        else:
+            self._made(owner, conversation, pin, now)
+        self._dirty.add(conversation)
 
     def news(self) -> list[PinNotice]:
         """What the other workers were not told yet."""

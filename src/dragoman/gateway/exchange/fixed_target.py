@@ -19,6 +19,7 @@ from dragoman.gateway.stored_responses.stored_state import located, owner_of
 from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.routing.view import Pin
 
 _WANTS = Wants(signs=True, opening=True)
 
@@ -53,7 +54,7 @@ async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look
     seen = await beside_loop(partial(seen_in, body, asked, looked, route, Wants(opening=True)), len(body))
     conversation = conversation_of(asked, looked, seen.opening, route.name)
     if conversation and service.traffic.pins.pin(conversation, service.clock()) is None:
-        service.traffic.pin(owner_of(asked.key).hex(), conversation, target, key="", rule="")
+        service.traffic.pin(owner_of(asked.key).hex(), conversation, Pin(target.id))
 
 
 async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:

@@ -45,6 +45,8 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import response_key
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+from dragoman.routing.view import Pin
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
 
@@ -153,29 +155,33 @@ class Moves(ABC):
 
     def _pin(self, course: Course, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
-        service, looked = self._service, self._looked
-        if not course.conversation and looked is not None and course.moved(attempt.target):
-            # Nobody had to know until now.
-            opening = codec_of(self._asked.api_path.protocol).opening_of(looked.outline.members)
-            thread = "" if self._route is None else thread_of(self._route, looked.facts)
-            named = bool(looked.facts.session)
-            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)
-        conversation, pin, rule, target = course.conversation, course.pin, course.rule, attempt.target
+        traffic, target, pin = self._service.traffic, attempt.target, course.pin
+        conversation = course.conversation or self._moved_conversation(course, target)
         if not conversation:
             return
         if pin is not None and pin.target != target.id and not course.leaves(pin):
             # It was only passed over for a moment, and its cache is there.
             return
-        told, key = self._memory.told_id, attempt.key_digest()
-        stays = pin is not None and (pin.target, pin.key, pin.rule) == (target.id, key, rule)
-        if stays and not told and service.traffic.pins.holds(conversation, pin):
+        here = Pin(target.id, attempt.key_digest(), course.rule)
+        told = self._memory.told_id
+        if pin is not None and pin == here and not told and traffic.pins.holds(conversation, pin):
             # It is where it was, and was used when it was looked for.
             return
         owner = owner_of(self._asked.key).hex()
-        service.traffic.pin(owner, conversation, target, key, rule)
+        traffic.pin(owner, conversation, here)
         if told:
             # The next request may refer to it, and say nothing of how it all began.
-            service.traffic.pin(owner, response_key(owner, told), target, key, rule)
+            traffic.pin(owner, response_key(owner, told), here)
+
+    def _moved_conversation(self, course: Course, target: Target) -> str:
+        """What a conversation is known by of which nobody had to know until now, if it is not with the line's first."""
+        looked = self._looked
+        if looked is not None and course.moved(target):
+            opening = codec_of(self._asked.api_path.protocol).opening_of(looked.outline.members)
+            thread = "" if self._route is None else thread_of(self._route, looked.facts)
+            named = bool(looked.facts.session)
+            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)
+        return course.conversation
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""
