@@ -100,8 +100,8 @@ def test_a_target_that_listed_too_small_a_window_is_left_out_of_a_plan() -> None
             for provider in (chat, every)
         ]
         route = Route(name="both", members=tuple(targets))
-        assert service.plan(route, Needs(size=100), "").order == tuple(targets)
-        assert service.plan(route, Needs(size=100_000), "").order == (targets[1],)
+        assert service.traffic.plan(route, Needs(size=100), service.knowledge).order == tuple(targets)
+        assert service.traffic.plan(route, Needs(size=100_000), service.knowledge).order == (targets[1],)
         await service.close()
 
     asyncio.run(check())

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import dragoman.routing.plan as planning
 from dragoman.model.signs import Signs
 from dragoman.routing.needs import Needs
 from dragoman.routing.outline import Outline
@@ -94,7 +93,7 @@ def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
         )
     made = plan(route, needs, world, dice)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "_is_calm", lambda *_: False)
+        patch.setattr(View, "is_calm", lambda *_: False)
         looked = plan(route, needs, world, dice)
     assert not looked.is_calm
     assert (made.order, made.candidates) == (looked.order, looked.candidates)

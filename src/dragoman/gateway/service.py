@@ -43,9 +43,6 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Plan
-from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 
@@ -166,11 +163,6 @@ class Service:
     def chance(self) -> Callable[[], float]:
         """Numbers from 0 up to, but not including, 1."""
         return self.traffic.chance
-
-    def plan(self, route: Route, needs: Needs, conversation: str) -> Plan:
-        """In which order the targets of a route are tried for a request."""
-        exploring = self.settings.routing.explore
-        return self.traffic.plan(route, needs, self.knowledge, conversation, exploring)
 
     def health_of(self, target: Target) -> str | None:
         """How a target stands, in a word; None if it was not tried."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Never
 
 from msgspec import Struct
 
@@ -13,6 +15,9 @@ USUAL_BYTES = 4
 MOST_BYTES = 8
 # Bytes of media that come to a token at the most, whatever they show.
 MEDIA_BYTES = 1000
+# Nothing of anybody, which need not be made for each request.
+NOTHING: Mapping[str, Never] = MappingProxyType({})
+_NO_SIGNS = Signs()
 
 
 class Wants(Struct, frozen=True):
@@ -24,32 +29,32 @@ class Wants(Struct, frozen=True):
     issuer: bool = False
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class Needs(Struct, frozen=True):
     """One request, as routing sees it."""
 
     # Bytes of its body, with what it refers to.
     size: int
-    signs: Signs = Signs()
+    signs: Signs = _NO_SIGNS
     # The client's protocol and program, and the name of its gateway key.
     protocol: str = ""
     program: str = ""
     key: str = ""
+    strict: bool = False
+    # How much each target's translation would lose, by its id, where a policy asks for that.
+    losses: Mapping[str, int] = NOTHING
+    # Why a target cannot be asked at all, by its id.
+    refused: Mapping[str, str] = NOTHING
+    # Whether one target alone may be asked, since nobody knows who keeps what it refers to.
+    alone: bool = False
+    # The id of the target that sealed the latest reasoning in it, which nobody else can open.
+    issuer: str = ""
     # What that program is called here, and the class of the thread that it is of, where rules ask for them.
     client: str = ""
     thread: str = ""
-    strict: bool = False
-    # How much each target's translation would lose, by its id, where a policy asks for that.
-    losses: Mapping[str, int] = {}
-    # Why a target cannot be asked at all, by its id.
-    refused: Mapping[str, str] = {}
     # The provider that keeps what the request refers to.
     keeper: str = ""
-    # Whether one target alone may be asked, since nobody knows who keeps what it refers to.
-    alone: bool = False
     # Whether only targets with the first one's model may be asked.
     same_model: bool = False
-    # The id of the target that sealed the latest reasoning in it, which nobody else can open.
-    issuer: str = ""
     # The id of the target whose cache holds what was said so far.
     warm: str = ""
 

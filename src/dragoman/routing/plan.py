@@ -45,7 +45,10 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         route, rule, held = decide(route, needs, view.pin)
     outline = route.outline
     written, policy = outline.written, outline.policy.name
-    calm = _is_calm(outline, needs, view)
+    # Whether nobody is left out or stands behind, and nobody asks for what must be worked out for each target.
+    calm = not (
+        outline.weighs or needs.alone or needs.keeper or needs.same_model or needs.refused or needs.losses
+    ) and view.is_calm(outline, needs.size - needs.signs.media)
     lead = _lead(outline, needs, view, dice) if calm else None
     if lead is not None:
         first, why = lead
@@ -60,13 +63,6 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     # Nobody stays with whoever is asked for want of anybody else.
     held = "" if why is Why.NOBODY or why is Why.WAKES else held
     return Plan(leader, written, policy, why, rule, needs, view.now, ranked, held, view.pin)
-
-
-def _is_calm(outline: Outline, needs: Needs, view: View) -> bool:
-    """Whether nobody is left out or stands behind, and nobody asks for what must be worked out for each target."""
-    if outline.weighs or needs.alone or needs.keeper or needs.same_model or needs.refused or needs.losses:
-        return False
-    return view.is_calm(outline, needs.size - needs.signs.media)
 
 
 def _lead(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[Target, Why] | None:

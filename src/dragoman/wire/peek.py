@@ -16,6 +16,7 @@ NULL = Raw(b"null")
 _BRACKET = ord("[")
 _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _LONGEST_NUMBER = 18
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def says(raw: Raw) -> bool:
@@ -42,7 +43,7 @@ def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
     """What a decoder looks at; None of what cannot be read: whoever translates it says what is wrong with it."""
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except _UNREADABLE:
         return None
 
 
@@ -61,8 +62,13 @@ _TEXT = msgspec.json.Decoder(str | list[_TextPart])
 
 def text_in(raw: Raw) -> str:
     """The text of a member that is one, or a list of parts with texts; what else they say is left out."""
-    found = peeked(raw, _TEXT) if raw is not NULL else None
-    return found if isinstance(found, str) else "".join([part.text for part in found or ()])
+    if raw is NULL:
+        return ""
+    try:
+        found = _TEXT.decode(raw)
+    except _UNREADABLE:
+        return ""
+    return found if isinstance(found, str) else "".join([part.text for part in found])
 
 
 class Spoken(Struct):

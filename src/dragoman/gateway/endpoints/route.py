@@ -132,7 +132,7 @@ async def explained(
     facts = await beside_loop(hearing, len(body))
     if question.thread:
         facts = replace(facts, said_class=question.thread)
-    needs = needs_of(asked, len(body), seen, program=question.program, key=name, strict=strict)
+    needs = needs_of(asked, len(body), seen, question.program, name, strict)
     needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
     # Where another one's conversation is, is not told.
     known = route.outline.sticky and key is own

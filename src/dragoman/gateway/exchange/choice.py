@@ -21,7 +21,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
-from dragoman.routing.needs import Needs, Wants
+from dragoman.routing.needs import NOTHING, Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
@@ -37,21 +37,23 @@ _TRIES = 4
 _FITS_ALL = 32 * 1024
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+_NO_SIGNS = Signs()
+
+
+class Seen(Struct, frozen=True):
     """What was found in a request."""
 
-    signs: Signs = Signs()
     opening: Opening | None = None
+    signs: Signs = _NO_SIGNS
     # By the ids of targets: what their translation loses, and why it cannot be made.
-    losses: Mapping[str, int] = {}
-    refused: Mapping[str, str] = {}
+    losses: Mapping[str, int] = NOTHING
+    refused: Mapping[str, str] = NOTHING
     # Whether it refers to what some provider keeps.
     alone: bool = False
     # The id of the target that sealed the latest reasoning in it.
     issuer: str = ""
 
 
-NOTHING_WANTED = Wants()
 NOTHING_SEEN = Seen()
 _NO_OPENING = Opening()
 
@@ -62,7 +64,9 @@ def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> 
     # What is large is looked at beside the loop now, or never.
     usual = route.wants[pinned or size > INLINE]
     # It may refer to what a provider keeps beside responses and conversations: its signs tell.
-    refers = any(map(body.__contains__, codec_of(protocol).keepsakes))
+    refers = False
+    for mark in codec_of(protocol).keepsakes:
+        refers = refers or mark in body
     # It may carry reasoning that a target sealed which is asked in another protocol.
     sealed = route.spoken != protocol and route.outline.sticky and _ENVELOPE in body
     if not refers and not sealed and size <= _FITS_ALL:
@@ -75,10 +79,11 @@ def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
     """What a line asks for, found in a request."""
     codec = codec_of(asked.api_path.protocol)
+    opening = codec.opening_of(looked.outline.members) if wants.opening else None
     issuer = issuer_in(body, route) if wants.issuer else ""
     if not wants.losses and not wants.signs:
         # Where it may refer to what somebody keeps, its signs are wanted.
-        return Seen(opening=codec.opening_of(looked.outline.members) if wants.opening else None, issuer=issuer)
+        return Seen(opening, issuer=issuer) if issuer else Seen(opening)
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
     if wants.losses:
@@ -98,30 +103,14 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
             else:
                 losses[target.id] = len(prepared.translated.ledger)
     signs = codec.signs_of(body) if wants.signs else Signs()
-    return Seen(
-        signs=signs,
-        opening=codec.opening_of(looked.outline.members) if wants.opening else None,
-        losses=losses,
-        refused=refused,
-        alone=signs.kept,
-        issuer=issuer,
-    )
+    return Seen(opening, signs, losses, refused, signs.kept, issuer)
 
 
-def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: str, strict: bool) -> Needs:
+def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: bool) -> Needs:
     """A request of so many bytes, as routing sees it."""
-    return Needs(
-        size=size,
-        signs=seen.signs,
-        protocol=asked.api_path.protocol,
-        program=program,
-        key=key,
-        strict=strict,
-        losses=seen.losses,
-        refused=seen.refused,
-        alone=seen.alone,
-        issuer=seen.issuer,
-    )
+    losses, refused = seen.losses, seen.refused
+    protocol = asked.api_path.protocol
+    return Needs(size, seen.signs, protocol, program, key, strict, losses, refused, seen.alone, seen.issuer)
 
 
 def keepers_of(route: Route, looked: Look) -> frozenset[str]:
@@ -180,10 +169,11 @@ def conversation_of(
     """
     said, found, owner = looked.said, opening or _NO_OPENING, owner_of(asked.key).hex()
     line = f"{owner} {line} {thread}" if thread else f"{owner} {line}"
-    conversation, headers = "", asked.headers if named else ()
+    conversation = ""
     if said is not None:
         conversation = said.conversation or ""
         if said.previous and not conversation:
             # An answer is where it is, whatever the line is called.
             return response_key(owner, said.previous)
+    headers = asked.headers if named else ()
     return conversation_key(line, conversation, "", found.cache_key, headers, found.instructions, found.text)

@@ -18,7 +18,6 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.choice import (
     NOTHING_SEEN,
-    NOTHING_WANTED,
     Seen,
     conversation_of,
     keepers_of,
@@ -126,7 +125,7 @@ class RequestMoves(FailureMoves):
         assert route is not None and looked is not None
         body = self._body
         wants = wanted(body, self._asked, route, pinned=len(service.traffic.pins) > 0)
-        if wants == NOTHING_WANTED:
+        if not (wants.opening or wants.signs or wants.losses or wants.issuer):
             self._choose(NOTHING_SEEN)
         elif not wants.losses and len(body) <= INLINE:
             self._choose(seen_in(body, self._asked, looked, route, wants))
@@ -151,31 +150,29 @@ class RequestMoves(FailureMoves):
         """Put the targets of a line in the order in which they are tried."""
         service, route, record, looked = self._service, self._route, self._account.record, self._looked
         assert route is not None and looked is not None
+        asked, facts, routing, traffic = self._asked, looked.facts, service.settings.routing, service.traffic
         conversation = ""
-        if route.outline.sticky and (seen.opening is not None or looked.said is not None):
-            facts = looked.facts
+        if (seen.opening is not None or looked.said is not None) and route.outline.sticky:
             thread = thread_of(route, facts) if route.threaded else ""
-            conversation = conversation_of(self._asked, looked, seen.opening, route.name, thread, facts.session != "")
+            conversation = conversation_of(asked, looked, seen.opening, route.name, thread, facts.session != "")
         if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
-        needs = needs_of(
-            self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
-        )
+        needs = needs_of(asked, len(self._body), seen, record.program, record.key, self._is_strict)
         if route.ruled:
-            needs = replace(needs, client=looked.facts.client, thread=class_of(looked.facts).kind)
+            needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
         if self._keeper:
             needs = replace(needs, keeper=self._keeper)
-        plan = service.plan(route, needs, conversation)
+        plan = traffic.plan(route, needs, service.knowledge, conversation, routing.explore)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
-        course = Course(order, service.settings.routing, route, plan, service.traffic)
+        course = Course(order, routing, route, plan, traffic)
         course.conversation = conversation
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.
         course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
         if _waits_for_a_stream(looked):
             self._is_held = True
-            self._do(Hold(service.settings.routing.hold))
+            self._do(Hold(routing.hold))
         self._set_out(course)
 
     def _set_out(self, course: Course) -> None:
