@@ -37,7 +37,7 @@ from dragoman.routing.outline import Outline
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from dragoman.routing.view import EXPLORING
+from dragoman.routing.view import EXPLORING, Pin
 
 BY_NAME = {upstream.name: upstream for upstream in UPSTREAMS}
 MODEL = "m"
@@ -203,7 +203,7 @@ class Planned:
         if outcome.answered:
             del self._open[id(request)]
             if self._route.outline.sticky:
-                self.traffic.pin("", str(request.conversation), target, key="", rule="")
+                self.traffic.pin("", str(request.conversation), Pin(target.id))
 
 
 def _kind(outcome: Outcome) -> Kind:
