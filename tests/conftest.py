@@ -23,6 +23,9 @@ os.environ["XDG_STATE_HOME"] = _state.name
 # A signal that is ignored would be so there too, unlike one that is heard here.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
+# The same is true of a shell that runs them in the background, and of interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 # No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
 settings.register_profile(

@@ -73,6 +73,24 @@ def test_one_without_a_line_goes_with_its_worker(tmp_path: Path) -> None:
     assert journals_in(tmp_path) == []
 
 
+def test_one_without_a_line_is_removed_while_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever drains could take it for an orphan otherwise, and make a database for nothing."""
+    journal = Journal(tmp_path)
+    held: list[bool] = []
+    remove = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        assert path == journal.path and missing_ok
+        held.append(journal.descriptor >= 0 and journal.is_closed)
+        remove(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    journal.close()
+    assert held == [True]
+    assert journal.descriptor < 0
+    assert journals_in(tmp_path) == []
+
+
 def test_pitfall_660_a_full_one_is_followed_by_another_that_begins_with_what_is_open(tmp_path: Path) -> None:
     retired: list[int] = []
 

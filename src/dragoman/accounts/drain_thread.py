@@ -139,7 +139,8 @@ class Drain:
     def _look_after_journal(self) -> None:
         journal = self._journal
         path = journal.path
-        is_gone = path is not None and journal.descriptor >= 0 and not path.exists()
+        # In this order: one that is closed removes its file by itself, after it says so.
+        is_gone = path is not None and journal.descriptor >= 0 and not path.exists() and not journal.is_closed
         asked = asked_to_rotate(self._folder)
         if is_gone:
             self._tell("warn", f"a journal was removed from {self._folder}; what was not read of it is lost")
@@ -155,7 +156,9 @@ class Drain:
         own, size = journal.path, journal.size
         if own is not None and journal.descriptor >= 0 and not journal.is_bare and self._applied != (own, size):
             self._applied = (own, self._opened().drain(own))
-        if any(found != own or journal.descriptor < 0 for found in journals_in(self._folder)):
+        # Before the look into the folder: one that is let go of in between was none to be drained yet.
+        held = journal.descriptor >= 0
+        if any(found != own or not held for found in journals_in(self._folder)):
             self._orphans = self._opened().drain_orphans(self._clock() // 1000)
         self._count()
 

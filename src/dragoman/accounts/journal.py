@@ -85,6 +85,11 @@ class Journal:
         return self._descriptor
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closed
+
+    @property
     def is_bare(self) -> bool:
         """Whether nothing stands in the present file but its first line."""
         return self.size == self._first
@@ -168,10 +173,12 @@ class Journal:
         """Let go of the file; what is open in it is taken for crashed by whoever drains it."""
         self.tend()
         self._closed = True
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor = self._descriptor
         if descriptor >= 0:
             if self.is_bare and not self._open and self.path is not None:
+                # While it is still held: nobody is to find an orphan in which nothing stands.
                 self.path.unlink(missing_ok=True)
+            self._descriptor = -1
             self._retire(descriptor)
         self.lost += len(self._waiting)
         self._waiting.clear()
