@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.http import address
 from dragoman.http.address import Origin, check_name, locate, request_line
 
 
@@ -102,3 +103,11 @@ def test_names_of_headers_are_tokens() -> None:
     for name in (b"", b"a b", b"a:", b"a\r", "é".encode(), b"host", b"Content-Length"):
         with pytest.raises(ValueError, match=r"header|Host"):
             check_name(name)
+
+
+def test_long_addresses_are_not_remembered() -> None:
+    before = address._located.cache_info().currsize, address._lined.cache_info().currsize
+    long = "http://host/" + "a" * 1000
+    assert locate(long)[1] == "/" + "a" * 1000
+    assert request_line("GET", long, False).startswith(b"GET /aaa")
+    assert (address._located.cache_info().currsize, address._lined.cache_info().currsize) == before

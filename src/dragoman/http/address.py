@@ -44,9 +44,12 @@ class Origin(NamedTuple):
             return False
 
 
-@lru_cache(maxsize=1024)
 def locate(url: str) -> tuple[Origin, str]:
     """The origin and the target of an absolute URL; `ValueError` if it is none that may be called."""
+    return (_located if len(url) <= _REMEMBERED else _locate)(url)
+
+
+def _locate(url: str) -> tuple[Origin, str]:
     parts = urlsplit(url)
     # urlsplit drops tabs and line breaks without a word: they are looked for in what it was given.
     if not TARGET.fullmatch(url.partition("#")[0].partition("?")[2] or "-") or any(c in url for c in "\t\r\n"):
@@ -75,15 +78,23 @@ def host_name(host: str) -> str:
     return name
 
 
-@lru_cache(maxsize=1024)
-@lru_cache(maxsize=1024)
 def request_line(method: str, url: str, absolute: bool) -> bytes:
     """The request line and the Host header; `absolute` is the form that a proxy reads."""
+    return (_lined if len(url) <= _REMEMBERED else _line)(method, url, absolute)
+
+
+def _line(method: str, url: str, absolute: bool) -> bytes:
     if not TOKEN.fullmatch(method.encode("ascii")):
         raise ValueError("a method holds characters that no method has")
     origin, target = locate(url)
     place = f"{origin.scheme}://{origin.host_header}{target}" if absolute else target
     return f"{method} {place} HTTP/1.1\r\nhost: {origin.host_header}\r\n".encode("ascii")
+
+
+# Clients have a say in paths and queries: whoever sends many long ones must not fill the memory.
+_REMEMBERED = 512
+_located = lru_cache(maxsize=1024)(_locate)
+_lined = lru_cache(maxsize=1024)(_line)
 
 
 @lru_cache(maxsize=1024)

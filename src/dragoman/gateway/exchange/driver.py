@@ -100,7 +100,6 @@ class Driver(StoreActs):
     _translator: StreamTranslator | None = None
     _feed: Callable[[bytes], bytes] = bytes
     _unframer: Unframer | None = None
-    # What comes of it, and how much may.
     _passed: Passed
     _most: float = math.inf
 
