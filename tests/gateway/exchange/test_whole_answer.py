@@ -77,6 +77,7 @@ ODD_MEMBERS = {
     "no list of choices": ('"choices":{}', ("x", "m", "", 5)),
     "a name that is too long": ('"id":"' + "x" * 511 + '"', ("", "m", "stop", 5)),
     "one that takes many bytes": ('"id":"' + "\u20ac" * 200 + '"', ("", "m", "stop", 5)),
+    "one of them beside half a character": ('"id":7,"more":"\\ud83d"', ("", "m", "stop", 5)),
     "half a character": ('"choices":[{"finish_reason":"stop","text":"\\ud83d"}]', ("x", "m", "stop", 5)),
 }
 

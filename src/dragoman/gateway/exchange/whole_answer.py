@@ -171,9 +171,10 @@ def _tells_failures(codec: Codec) -> bool:
 def _outline(raw: bytes) -> _Outline:
     """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
     try:
-        return _OUTLINE.decode(raw)
-    except msgspec.ValidationError:
-        return _outline_apart(raw)
+        try:
+            return _OUTLINE.decode(raw)
+        except msgspec.ValidationError:
+            return _outline_apart(raw)
     except msgspec.DecodeError:
         text = raw.decode()
         if not has_halves(text):
