@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.placing import NOWHERE
-from dragoman.accounts.spans import Place
+from dragoman.accounts.spans import ProviderPlace
 from dragoman.config.settings import Settings, Storage, Telemetry
 from dragoman.gateway.records import collector as collector_module
 from dragoman.gateway.records.collector import ToldCollector, collector_of, places_of
@@ -35,22 +35,28 @@ def at(*addresses: str, **fields: object) -> Provider:
 @pytest.mark.parametrize(
     ("provider", "place"),
     [
-        (at("https://api.example.org/v1"), Place(provider="mine", address="api.example.org", port=443)),
-        (at("http://127.0.0.1:8000/v1"), Place(provider="mine", address="127.0.0.1", port=8000)),
-        (at("http://[::1]/v1"), Place(provider="mine", address="::1", port=80)),
-        (at("https://x.example.org", label="mistral"), Place(provider="mistral_ai", address="x.example.org", port=443)),
-        (at("https://api.openai.com/v1", label="openai"), Place(provider="openai", address="api.openai.com", port=443)),
+        (at("https://api.example.org/v1"), ProviderPlace(provider="mine", address="api.example.org", port=443)),
+        (at("http://127.0.0.1:8000/v1"), ProviderPlace(provider="mine", address="127.0.0.1", port=8000)),
+        (at("http://[::1]/v1"), ProviderPlace(provider="mine", address="::1", port=80)),
+        (
+            at("https://x.example.org", label="mistral"),
+            ProviderPlace(provider="mistral_ai", address="x.example.org", port=443),
+        ),
+        (
+            at("https://api.openai.com/v1", label="openai"),
+            ProviderPlace(provider="openai", address="api.openai.com", port=443),
+        ),
         (
             at("https://rt.{region}.example.org", transport="bedrock", options={"region": "eu-1"}),
-            Place(provider="aws.bedrock", address="rt.eu-1.example.org", port=443),
+            ProviderPlace(provider="aws.bedrock", address="rt.eu-1.example.org", port=443),
         ),
-        (at("https://{resource}.example.org", transport="azure"), Place(provider="azure.ai.openai")),
-        (at("", transport="vertex"), Place(provider="gcp.vertex_ai")),
-        (at("echo:", transport="echo"), Place(provider="mine", inside=True)),
+        (at("https://{resource}.example.org", transport="azure"), ProviderPlace(provider="azure.ai.openai")),
+        (at("", transport="vertex"), ProviderPlace(provider="gcp.vertex_ai")),
+        (at("echo:", transport="echo"), ProviderPlace(provider="mine", inside=True)),
     ],
     ids=lambda value: value.endpoints[0].base_url or "made later" if isinstance(value, Provider) else "",
 )
-def test_a_provider_is_called_as_the_conventions_do_and_where_it_is(provider: Provider, place: Place) -> None:
+def test_a_provider_is_called_as_the_conventions_do_and_where_it_is(provider: Provider, place: ProviderPlace) -> None:
     assert places_of(Settings(providers={"mine": provider})) == {"mine": place}
 
 

@@ -2,82 +2,23 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.admission import Load
 from dragoman.gateway.records import metrics as module
-from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
+from dragoman.gateway.records.metrics import OTHER, Metrics, Snapshot
+from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.routing.standing import Level
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
+from tests.gateway.records.scraped import counted, read, record, total
 from tests.gateway.says import question
-
-LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
-LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
-Series = tuple[str, tuple[tuple[str, str], ...]]
-
-
-def read(text: bytes) -> dict[Series, float]:
-    """Prometheus text, read strictly: every line is one, and no series stands there twice."""
-    found: dict[Series, float] = {}
-    kinds: dict[str, str] = {}
-    assert text.endswith(b"\n")
-    for line in text.decode().removesuffix("\n").split("\n"):
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            assert name not in kinds
-            kinds[name] = kind
-            continue
-        if line.startswith("# HELP "):
-            continue
-        match = LINE.fullmatch(line)
-        assert match, line
-        series = (match[1], tuple(LABEL.findall(match[2] or "")))
-        assert series not in found, line
-        assert re.sub(r"_(bucket|sum|count)$", "", match[1]) in kinds or match[1] in kinds
-        found[series] = float(match[3])
-    return found
-
-
-def total(found: dict[Series, float], name: str, **labels: str) -> float:
-    """The sum of the series of one name that have these labels."""
-    return sum(
-        value for (series, given), value in found.items() if series == name and labels.items() <= dict(given).items()
-    )
-
-
-def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai", seconds: float = 0.2) -> Record:
-    return Record(
-        id="req_1",
-        dialect="anthropic-messages",
-        path="/messages",
-        started=100.0,
-        time=0.0,
-        provider=provider,
-        model=model,
-        served="openai-chat",
-        status=status,
-        ended=100.0 + seconds,
-    )
-
-
-def counted(*records: Record) -> dict[Series, float]:
-    metrics = Metrics()
-    for told in records:
-        metrics.count(told)
-    return read(render([metrics.snapshot()]))
-
-
-def test_a_gateway_that_was_asked_nothing_is_read_well() -> None:
-    assert counted() == {("dragoman_in_flight", ()): 0.0, ("dragoman_log_lines_lost_total", ()): 0.0}
 
 
 def test_exchanges_are_counted_by_route_and_status() -> None:
@@ -134,18 +75,6 @@ def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> Non
     assert total(found, "dragoman_tokens_total", type="input") >= 7
     # Siblings must still be able to read it.
     assert msgspec.json.decode(msgspec.json.encode(metrics.snapshot()), type=Snapshot)
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.051, 3.0, 600.0, 86_400.0])
-def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> None:
-    found = counted(record(seconds=seconds))
-    for bound in DURATIONS:
-        # Loop times are not exact.
-        if abs(seconds - bound) > 1e-6:
-            assert total(found, "dragoman_duration_seconds_bucket", le=str(bound)) == (seconds < bound)
-    assert total(found, "dragoman_duration_seconds_bucket", le="+Inf") == 1
-    assert total(found, "dragoman_duration_seconds_count") == 1
-    assert total(found, "dragoman_duration_seconds_sum") == pytest.approx(seconds, abs=1e-5)
 
 
 def test_the_first_content_is_timed_only_where_there_was_one() -> None:
@@ -219,30 +148,6 @@ def test_what_led_to_no_model_has_no_models_name() -> None:
     assert total(counted(record("", 404, provider="")), "dragoman_requests_total", model="", provider="") == 1
 
 
-def test_processes_are_added_up() -> None:
-    one, other = Metrics(), Metrics()
-    losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
-    told = replace(record(), usage=Usage(input=5), failure="timeout", losses=losses)
-    for metrics in (one, other, other):
-        metrics.count(told)
-    one.in_flight, other.in_flight = 1, 2
-    found = read(render([one.snapshot(), other.snapshot()]))
-    assert total(found, "dragoman_requests_total") == 3
-    assert total(found, "dragoman_tokens_total", type="input") == 15
-    assert total(found, "dragoman_duration_seconds_count") == 3
-    assert total(found, "dragoman_losses_total") == 3
-    assert total(found, "dragoman_failures_total") == 3
-    assert total(found, "dragoman_in_flight") == 3
-
-
-def test_adding_up_does_not_change_what_was_counted() -> None:
-    metrics = Metrics()
-    metrics.count(record())
-    assert render([metrics.snapshot()]) == render([metrics.snapshot()])
-    assert total(read(render([metrics.snapshot()] * 2)), "dragoman_requests_total") == 2
-    assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 1
-
-
 def test_a_hostile_model_is_scraped_from_the_running_gateway() -> None:
     reply = whole({"error": {"message": "no such model", "type": "invalid_request_error"}}, 404)
     with running([reply]) as house:
@@ -263,18 +168,6 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
     assert len(cells) < 5010
     assert total(found, "dragoman_requests_total") == 200 * 195
     assert total(found, "dragoman_requests_total", model=OTHER, status="500") > 0
-
-
-def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
-    one, other = Metrics(), Metrics()
-    one.loads = lambda: {"p": Load(3, 4, 2), "free": Load(9, None, 0)}
-    other.loads = lambda: {"p": Load(1, 4, 0)}
-    lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
-    assert 'dragoman_provider_calls{provider="p"} 4' in lines
-    assert 'dragoman_provider_waiting{provider="p"} 2' in lines
-    assert not any("free" in line for line in lines)
-    # Where nobody has a limit there is nothing to tell.
-    assert b"provider_calls" not in render([Metrics().snapshot()])
 
 
 def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
@@ -338,16 +231,6 @@ def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None
     assert len(again) <= len(found)
 
 
-@pytest.mark.parametrize("name", ["p/" + "x" * 500, 'p/"quoted"\\', "p/line\nbreak"])
-def test_a_hostile_target_is_one_label(name: str) -> None:
-    metrics = Metrics()
-    metrics.levels = lambda: (
-        {name: Level.RESTING, name + "x" * 300: Level.GOOD} if len(name) > 200 else {name: Level.GOOD}
-    )
-    found = read(render([metrics.snapshot()]))
-    assert sum(name == "dragoman_target_standing" for name, _ in found) == len(Level)
-
-
 def test_pitfall_353_a_running_gateway_tells_what_became_of_its_calls() -> None:
     with running([whole({"error": {"message": "no"}}, 503)]) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
@@ -399,3 +282,35 @@ def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_la
         (("program", "codex"), ("thread", "other")): 200,
         (("program", ""), ("thread", "main")): 2,
     }
+
+
+def test_exchanges_are_counted_some_at_a_time_and_none_is_left_out() -> None:
+    metrics = Metrics()
+    for count in range(1, 101):
+        metrics.count(record("gpt"))
+        assert len(metrics._ended) < 32
+        if count % 7 == 0:
+            assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == count
+    assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 100
+
+
+def test_what_may_be_large_is_counted_at_once() -> None:
+    metrics = Metrics()
+    metrics.count(record("gpt"))
+    metrics.count(replace(record("gpt"), size=1 << 20))
+    assert not metrics._ended
+
+
+def test_nothing_of_an_answer_is_held_on_to_until_it_is_counted() -> None:
+    metrics = Metrics()
+    usage = Usage(input=5, output=7, extras=Extras(origin="x", fields={"odd": [0.5] * 1000}))
+    loss: LossLine = {"fate": "dropped", "feature": "usage", "at": "usage", "note": "it is long"}
+    attempt = Attempt("openai", "gpt-5.1", "openai-chat", 100.0, kind="answered", usage=usage)
+    held = replace(record("gpt"), usage=usage, losses=(loss,), attempts=(attempt,))
+    metrics.count(replace(held, tokens=Tokens(input=5, output=7)))
+    metrics.count(held)
+    assert [(each.usage, each.losses, each.attempts) for each in metrics._ended] == [(None, (), ())]
+    found = read(render([metrics.snapshot()]))
+    assert total(found, "dragoman_requests_total") == 2
+    assert total(found, "dragoman_tokens_total", type="output") == 14
+    assert total(found, "dragoman_losses_total") == total(found, "dragoman_attempts_total") == 2

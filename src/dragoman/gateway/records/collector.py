@@ -16,7 +16,7 @@ from dragoman.accounts import genai_names
 from dragoman.accounts.drain import Told
 from dragoman.accounts.entry import Entry
 from dragoman.accounts.placing import Placed
-from dragoman.accounts.spans import Place
+from dragoman.accounts.spans import ProviderPlace
 from dragoman.accounts.telemetry import Collector, Telemetry
 from dragoman.config.settings import Settings
 from dragoman.gateway.service import Service
@@ -83,7 +83,7 @@ class ToldCollector:
         # Unlike those of the loop's own pool it is not waited for at the end of the process.
         threading.Thread(target=end, name="telemetry-end", daemon=True).start()
 
-    def _places(self) -> dict[str, Place]:
+    def _places(self) -> dict[str, ProviderPlace]:
         return places_of(self._service().settings)
 
     def _warn(self, words: str) -> None:
@@ -111,22 +111,22 @@ def collector_of(settings: Settings) -> Collector | None:
     )
 
 
-def places_of(settings: Settings) -> dict[str, Place]:
+def places_of(settings: Settings) -> dict[str, ProviderPlace]:
     """Who the providers of a configuration are to others, and where."""
     return {name: _place(provider) for name, provider in settings.callable.items()}
 
 
-def _place(provider: Provider) -> Place:
+def _place(provider: Provider) -> ProviderPlace:
     known = genai_names.PROVIDERS
     # A second one of its kind, or another's models behind a cloud, is the cloud's.
     named = known.get(provider.transport) or known.get(provider.upstream) or provider.upstream
     if provider.transport == "echo":
-        return Place(provider=named, inside=True)
+        return ProviderPlace(provider=named, inside=True)
     url = provider.endpoints[0].base_url
     for option, value in provider.options.items():
         url = url.replace(f"{{{option}}}", value)
     parts = urlsplit(url)
     # Some clouds' addresses are made when they are called.
     if not parts.hostname or "{" in parts.netloc:
-        return Place(provider=named)
-    return Place(provider=named, address=parts.hostname, port=parts.port or _PORTS[parts.scheme])
+        return ProviderPlace(provider=named)
+    return ProviderPlace(provider=named, address=parts.hostname, port=parts.port or _PORTS[parts.scheme])
