@@ -30,13 +30,13 @@ from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
-from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.outline import Outline
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.routing.target_health import Permit
 from dragoman.routing.view import EXPLORING, Pin
 
 BY_NAME = {upstream.name: upstream for upstream in UPSTREAMS}

@@ -15,7 +15,8 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import BadAnswer, Exhausted, Truncated, Unreachable, Unresolved
 from dragoman.gateway.checks import HOURLY, LOOK, PATIENCE, Checks
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics, render
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.flight import Flight, HeaderList
@@ -26,6 +27,7 @@ from dragoman.routing.health import IN_A_ROW, LONGEST_REST
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.standing import GOOD, Level, Standing
 from tests.gateway.harness import PROVIDER_KEY, settings_for
+from tests.gateway.routed import target_of
 from tests.virtual_time import run
 
 EVERY = 30.0
@@ -166,7 +168,7 @@ def test_a_rest_ends_when_the_list_failed_and_works_again() -> None:
             # Nothing but the next request says that it is well.
             assert standing.level is Level.RESTING
             assert standing.until == pytest.approx(EVERY + LOOK, abs=LOOK)
-            permit = here.service.traffic.permits(here.service.routes.target("chat/served", "openai-chat"), 60.0)
+            permit = here.service.traffic.permits(target_of(here.service.routes, "chat/served", "openai-chat"), 60.0)
             assert permit is not None and permit.number
 
     run(main())

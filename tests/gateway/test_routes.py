@@ -13,6 +13,7 @@ from dragoman.gateway.routes import Routes, UnknownModel, filled
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.route import Route, When
 from dragoman.routing.target import Target
+from tests.gateway.routed import target_of
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 
@@ -76,28 +77,28 @@ AIMS = {
 @pytest.mark.parametrize("case", AIMS)
 def test_a_name_leads_to(case: str) -> None:
     name, wanted, model = AIMS[case]
-    aim = routes(*LINES, defaults=DEFAULTS).target(name, CHAT)
-    assert (aim.provider.name, aim.model) == (wanted, model)
+    target = target_of(routes(*LINES, defaults=DEFAULTS), name, CHAT)
+    assert (target.provider.name, target.model) == (wanted, model)
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["as listed", "in the other order"])
 def test_the_order_of_the_lines_means_nothing(order: int) -> None:
     found = routes(*LINES[::order], defaults=DEFAULTS)
     for name, wanted, model in AIMS.values():
-        aim = found.target(name, CHAT)
-        assert (aim.provider.name, aim.model) == (wanted, model), name
+        target = target_of(found, name, CHAT)
+        assert (target.provider.name, target.model) == (wanted, model), name
 
 
 @pytest.mark.parametrize(("name", "model"), [("gpt-9", "gpt-9"), ("o1", "o1")])
 def test_the_catalogue_is_asked_last(name: str, model: str) -> None:
-    aim = routes(defaults=DEFAULTS).target(name, CHAT)
-    assert (aim.provider.name, aim.model) == ("openai", model)
+    target = target_of(routes(defaults=DEFAULTS), name, CHAT)
+    assert (target.provider.name, target.model) == ("openai", model)
 
 
 def test_prefix_and_suffix_of_a_pattern_do_not_overlap() -> None:
     with pytest.raises(UnknownModel):
-        routes(("ab*ba", "local/x")).target("aba", CHAT)
-    assert routes(("ab*ba", "local/*")).target("abba", CHAT).model == "abba"
+        target_of(routes(("ab*ba", "local/x")), "aba", CHAT)
+    assert target_of(routes(("ab*ba", "local/*")), "abba", CHAT).model == "abba"
 
 
 @pytest.mark.parametrize(
@@ -116,47 +117,47 @@ def test_the_star_is_filled(pattern: str, target: str, name: str, model: str) ->
 
 @pytest.mark.parametrize(("protocol", "endpoint"), [(CHAT, CHAT), (RESPONSES, RESPONSES), (MESSAGES, RESPONSES)])
 def test_the_clients_own_protocol_goes_first_then_the_preferred_one(protocol: str, endpoint: str) -> None:
-    assert routes().target("openai/gpt-5.1", protocol).endpoint.protocol == endpoint
+    assert target_of(routes(), "openai/gpt-5.1", protocol).endpoint.protocol == endpoint
 
 
 @pytest.mark.parametrize("wanted", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 def test_the_echo_speaks_the_protocol_that_the_name_asks_for(client: str, wanted: str) -> None:
-    aim = routes().target(f"echo/text@{wanted}", client)
-    assert (aim.model, aim.endpoint.protocol) == ("text", wanted)
+    target = target_of(routes(), f"echo/text@{wanted}", client)
+    assert (target.model, target.endpoint.protocol) == ("text", wanted)
 
 
 @pytest.mark.parametrize("name", ["echo/text@klingon", "echo/text@openai-chat@x", "echo/text@\x1b[2J"])
 def test_the_echo_says_what_it_speaks(name: str) -> None:
     with pytest.raises(UnknownModel, match="it speaks anthropic-messages, openai-chat, openai-responses") as caught:
-        routes().target(name, CHAT)
+        target_of(routes(), name, CHAT)
     assert str(caught.value).isprintable()
 
 
 def test_the_echo_needs_a_model_before_its_protocol() -> None:
     with pytest.raises(UnknownModel):
-        routes().target("echo/@openai-chat", CHAT)
+        target_of(routes(), "echo/@openai-chat", CHAT)
 
 
 def test_a_name_with_an_at_sign_is_whole_elsewhere() -> None:
-    assert routes().target("local/llama@openai-chat", CHAT).model == "llama@openai-chat"
+    assert target_of(routes(), "local/llama@openai-chat", CHAT).model == "llama@openai-chat"
 
 
 def test_an_unknown_name_is_told_its_nearest() -> None:
     with pytest.raises(UnknownModel, match=r"did you mean .*openai/gpt-5\.1"):
-        routes().target("openia/gpt-5.1", CHAT)
+        target_of(routes(), "openia/gpt-5.1", CHAT)
     with pytest.raises(UnknownModel, match="did you mean fast"):
-        routes(*LINES[:2]).target("fsat", CHAT)
+        target_of(routes(*LINES[:2]), "fsat", CHAT)
 
 
 def test_a_slip_in_a_providers_name_is_told_the_provider_whatever_the_model() -> None:
     with pytest.raises(UnknownModel, match=r"did you mean openai/some-model\?"):
-        routes().target("opnai/some-model", CHAT)
+        target_of(routes(), "opnai/some-model", CHAT)
 
 
 def test_an_unknown_name_without_neighbours_is_told_the_providers() -> None:
     with pytest.raises(UnknownModel, match="openai, anthropic, local, echo"):
-        routes().target("zzzzzzzzzzzz", CHAT)
+        target_of(routes(), "zzzzzzzzzzzz", CHAT)
 
 
 HOSTILE = {
@@ -176,7 +177,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_gives_a_short_message_on_one_line(case: str) -> None:
     with pytest.raises(UnknownModel) as caught:
-        routes(*LINES[:-1], defaults=DEFAULTS).target(HOSTILE[case], CHAT)
+        target_of(routes(*LINES[:-1], defaults=DEFAULTS), HOSTILE[case], CHAT)
     words = str(caught.value)
     assert words.isprintable()
     assert len(words) < 400
@@ -185,7 +186,7 @@ def test_a_hostile_name_gives_a_short_message_on_one_line(case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in HOSTILE if case != "nothing"])
 def test_a_hostile_name_behind_a_provider_is_the_providers_to_judge(case: str) -> None:
     found = routes()
-    assert found.target(f"local/{HOSTILE[case]}", CHAT).model == HOSTILE[case]
+    assert target_of(found, f"local/{HOSTILE[case]}", CHAT).model == HOSTILE[case]
     # What is remembered is bounded in number and in length.
     assert all(len(name) <= module._KNOWN_LENGTH for name, _ in found._known)
 
@@ -193,21 +194,21 @@ def test_a_hostile_name_behind_a_provider_is_the_providers_to_judge(case: str) -
 def test_names_without_number_do_not_fill_the_memory() -> None:
     found = routes()
     for count in range(2 * module._KNOWN_LIMIT + 10):
-        found.target(f"local/m{count}", CHAT)
+        target_of(found, f"local/m{count}", CHAT)
     assert len(found._known) <= module._KNOWN_LIMIT
 
 
 def test_the_same_name_leads_clients_of_different_protocols_to_their_own_endpoints() -> None:
     found = routes()
     for protocol in (CHAT, RESPONSES, CHAT, RESPONSES):
-        assert found.target("openai/gpt-5.1", protocol).endpoint.protocol == protocol
+        assert target_of(found, "openai/gpt-5.1", protocol).endpoint.protocol == protocol
 
 
 def test_strictness_comes_with_the_line() -> None:
     line = Line(pattern="careful", targets=("local/x",), strict=True)
     found = Routes(Settings(providers=PROVIDERS, routes=(line,)))
-    assert found.target("careful", CHAT).strict
-    assert not found.target("local/x", CHAT).strict
+    assert target_of(found, "careful", CHAT).strict
+    assert not target_of(found, "local/x", CHAT).strict
 
 
 SEVERAL = (
@@ -258,7 +259,7 @@ def test_the_star_is_filled_in_every_target() -> None:
 def test_a_name_with_one_target_has_no_choice(name: str) -> None:
     route = routes(*LINES[:3], defaults=DEFAULTS).route(name, CHAT)
     assert route.only is not None
-    assert route.only == routes(*LINES[:3], defaults=DEFAULTS).target(name, CHAT)
+    assert route.only == target_of(routes(*LINES[:3], defaults=DEFAULTS), name, CHAT)
     assert not route.only.kept_here
 
 
@@ -295,7 +296,7 @@ def test_what_holds_for_a_target_is_said_by_the_innermost_line() -> None:
     }
     ruled = found.route("ruled-1", CHAT)
     assert ruled.around(ruled.rules[2].to.targets[1]) is ruled.rules[2].to
-    assert ruled.around(found.target("local/nowhere", CHAT)) is ruled
+    assert ruled.around(target_of(found, "local/nowhere", CHAT)) is ruled
 
 
 def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> None:
@@ -359,10 +360,10 @@ def test_pitfall_305_a_name_comes_to_targets_whatever_form_it_has(line: str) -> 
 
 def test_whoever_asks_for_one_gets_the_first_that_has_a_share() -> None:
     found = several()
-    assert found.target("smart", CHAT).id == "anthropic/opus"
-    assert found.target("nested", CHAT).id == "local/x"
-    assert found.target("split", CHAT).id == "local/new"
-    assert found.target("turns", CHAT) == found.target("turns", CHAT)
+    assert target_of(found, "smart", CHAT).id == "anthropic/opus"
+    assert target_of(found, "nested", CHAT).id == "local/x"
+    assert target_of(found, "split", CHAT).id == "local/new"
+    assert target_of(found, "turns", CHAT) == target_of(found, "turns", CHAT)
 
 
 def test_the_pinned_target_goes_first_then_the_one_that_is_filled_most() -> None:
@@ -419,4 +420,4 @@ def test_a_shown_name_is_cut() -> None:
     ],
 )
 def test_a_model_is_shown_without_region_and_account(model: str, told: str) -> None:
-    assert routes().target(f"local/{model}", CHAT).shown == told
+    assert target_of(routes(), f"local/{model}", CHAT).shown == told

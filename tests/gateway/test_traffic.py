@@ -12,13 +12,15 @@ from dragoman.gateway import traffic as traffic_module
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
-from dragoman.routing.health import Permit
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import Level
 from dragoman.routing.target import Target
+from dragoman.routing.target_health import Permit
 from tests.gateway.harness import CHAT, House, running, settings_for
 
 LINES = (
@@ -226,3 +228,20 @@ def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkey
             if said and kind is Kind.ANSWERED:
                 line.traffic.pin("", said, Pin(made.first.id))
     assert {True, False} <= set(calm)
+
+
+def test_a_cheaper_target_that_was_never_asked_leads_however_short_the_answers_of_others_were() -> None:
+    cheap = Override(rates=Rates(input=10**6, output=2 * 10**6))
+    dear = Override(rates=Rates(input=10**6, output=8 * 10**6))
+
+    def settings(port: int) -> Settings:
+        line = Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest")
+        return replace(settings_for(port), routes=(line,), prices={"chat/m": dear, "messages/m": cheap})
+
+    with running((), settings) as house:
+        line = _Line(house, "cheap")
+        assert line.order() == [line.second, line.first]
+        # As it does while the cheaper one is away, or under another name.
+        for _ in range(20):
+            line.ended(line.first, Kind.ANSWERED)
+        assert line.order() == [line.second, line.first]

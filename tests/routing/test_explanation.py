@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, explain
+import msgspec
+from hypothesis import given
+
+from dragoman.accounts.entry import Considered
+from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, considered, explain, reason
 from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Behind, Filter, Why, plan
-from tests.routing.lines import DICE, RESTING, SUSPECT, A, B, C, fast, line, seen
+from dragoman.routing.plan import Behind, Dice, Filter, View, Why, plan
+from dragoman.routing.route import Route
+from tests.routing.lines import (
+    ALL_DICE,
+    DICE,
+    RESTING,
+    SUSPECT,
+    A,
+    B,
+    C,
+    fast,
+    line,
+    routes,
+    seen,
+    target,
+    worlds,
+)
 
 
 def test_every_code_has_its_words() -> None:
@@ -34,3 +53,69 @@ def test_speed_is_told_with_its_age() -> None:
         "1. b/m: good; first token after 0.25 s, 100 tokens/s, 100% succeed, measured 12 s ago (20 samples)",
         "2. a/m: good; speed unknown",
     )
+
+
+def test_a_record_has_a_plan_in_the_same_words() -> None:
+    view = seen(standings={"a": SUSPECT, "c": RESTING}, costs={"a": 1_000_000, "b": 12_500_000})
+    made = plan(line(A, B, C, policy="cheapest"), Needs(size=10), view, DICE)
+    assert considered(made, ["gone/arn:aws:bedrock:eu-west-1:123456789012:model/x"]) == (
+        (
+            Considered("b/m", "", 12_500_000),
+            Considered("a/m", "behind: it failed a moment ago", 1_000_000),
+            Considered("c/m", "left out: it rests"),
+            Considered("gone/model/x", "left out: its provider is not set up here"),
+        ),
+        None,
+    )
+
+
+def test_a_record_has_speeds_where_they_were_asked_for() -> None:
+    view = seen(standings={"a": SUSPECT}, speeds={"a": fast(0.2), "b": fast(0.25)})
+    by_speed, _ = considered(plan(line(A, B, C, policy="fastest"), Needs(size=10), view, DICE))
+    assert [(found.target, found.first_token, found.rate) for found in by_speed] == [
+        ("b/m", 250_000, 100.0),
+        ("c/m", None, None),
+        ("a/m", 200_000, 100.0),
+    ]
+    as_written, _ = considered(plan(line(A, B), Needs(size=10), view, DICE))
+    assert [found.first_token for found in as_written] == [None, None]
+
+
+def test_what_a_translation_said_of_a_request_is_explained_and_not_recorded() -> None:
+    needs = Needs(size=10, losses={"b/m": 3}, refused={"a/m": "nobody takes a raven"})
+    made = plan(line(A, B, policy="least-loss"), needs, seen(), DICE)
+    left = next(found for found in made.candidates if found.left_out is Filter.REFUSED)
+    assert reason(left, made).endswith("nobody takes a raven")
+    assert considered(made)[0] == (
+        Considered("b/m", losses=3),
+        Considered("a/m", "left out: the request cannot be said there"),
+    )
+
+
+def test_a_record_has_sixteen_of_them_with_names_of_bounded_length() -> None:
+    made = plan(
+        line(*(target(f"{number:02}", model="x" * 1000) for number in range(20)), policy="cheapest"),
+        Needs(size=10),
+        seen(),
+        DICE,
+    )
+    told, more = considered(made, ["gone/m"])
+    assert (len(told), more) == (16, 5)
+    assert [found.target[:3] for found in told] == [f"{number:02}/" for number in range(16)]
+    assert {len(found.target) for found in told} == {256}
+
+
+@given(routes(), worlds(), ALL_DICE)
+def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view: View, dice: Dice) -> None:
+    made = plan(route, Needs(size=10), view, dice)
+    told, more = considered(made)
+    lines = explain(made)[1:]
+    assert more is None
+    assert [found.target for found in told[: len(made.order)]] == [found.id for found in made.order]
+    for found, line_ in zip(told, lines, strict=True):
+        kind, _, words = found.why.partition(": ")
+        assert f"{found.target}: " in line_
+        assert words in line_
+        assert line_.startswith("left out: ") == (kind == "left out")
+        assert (": behind, " in line_) == (kind == "behind")
+    assert msgspec.json.decode(msgspec.json.encode(told), type=tuple[Considered, ...]) == told

@@ -16,10 +16,10 @@ from dragoman.routing.health import (
     LONGEST_REST,
     SUSPICION,
     Health,
-    Notice,
 )
 from dragoman.routing.outcomes import COUNTING, LIVING, Kind
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.target_health import Notice
 
 A, B = "one/model", "two/model"
 FAILURE = Kind.OVERLOADED

@@ -166,3 +166,16 @@ def test_the_number_of_targets_is_bounded() -> None:
         speeds.failed(f"made/up{number}", 10, float(number))
     streamed(speeds, 1.0, now=100.0)
     assert known(speeds, 100.0).samples == 1
+
+
+def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
+    asked, unasked = Speeds(), Speeds()
+    for count in range(100):
+        for speeds in (asked, unasked):
+            if count % 3 == 0:
+                speeds.failed(A, 10, float(count))
+            else:
+                streamed(speeds, 0.5 + count / 100, now=float(count))
+            assert len(speeds._fresh) < 32
+        asked.speed(A, 10, float(count))
+    assert known(asked, 100.0) == known(unasked, 100.0)

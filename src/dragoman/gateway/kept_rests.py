@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from dragoman.gateway.service import Service
 from dragoman.providers.key_rests import LONGEST, KeyNotice
-from dragoman.routing.health import LONGEST_REST, Notice
+from dragoman.routing.health import LONGEST_REST
 from dragoman.routing.standing import Level
+from dragoman.routing.target_health import Notice
 from dragoman.store import MEMORY, Store, StoreError, Tables
 
 # Seconds in which the store gives what it has; a start does not wait any longer.

@@ -96,10 +96,6 @@ class Routes:
                 self._known[name, protocol] = known
         return known
 
-    def target(self, name: str, protocol: str) -> Target:
-        """Find the one target of a name, or the first of several."""
-        return self.fixed(name, protocol, None, _nobody_knows)
-
     def fixed(self, name: str, protocol: str, pinned: str | None, fills: Callable[[Target], float]) -> Target:
         """Find the target of a name without dice and turns: that with the pinned id, else the one that is filled most.
 
@@ -326,10 +322,6 @@ def _members(route: Route) -> Iterator[Target]:
             yield member
         else:
             yield from _members(member)
-
-
-def _nobody_knows(_: Target) -> float:
-    return 0.0
 
 
 def _nothing_listed(_: Provider) -> Iterable[str]:

@@ -3,6 +3,7 @@
     health     how targets stand           note, of every call that ended
     budgets    what may be asked again     spend, fill
     speeds     how fast targets are        note, of every answer
+    outputs    how much targets say        note, of every answer
     pins       where conversations are     pin, when an answer is told
     turns      how often a line was asked  plan
 
@@ -19,10 +20,11 @@ from msgspec.structs import replace
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.model.response import Usage
 from dragoman.routing.budgets import Budgets
-from dragoman.routing.health import Health, Permit
+from dragoman.routing.health import Health
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
 from dragoman.routing.outline import Outline
+from dragoman.routing.outputs import UNHEARD, Outputs
 from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
@@ -30,15 +32,12 @@ from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import Speeds
 from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
+from dragoman.routing.target_health import Permit
 
 # Lines whose turns are counted; a name may come from outside, where a line is a pattern.
 _MOST_LINES = 4096
-_MOST_TARGETS = 4096
 # Characters of a target's name: one may come from outside, be as large as a body, and would be remembered for long.
 _LONGEST = 512
-# Tokens of an answer as long as nobody has heard one, and the share of the latest in what is usual.
-_USUAL_OUTPUT = 500.0
-_LATEST = 0.1
 # Members of an enumeration are slow to find, and these are looked for in most requests.
 _PINNED, _ANSWERED = Why.PINNED, Kind.ANSWERED
 
@@ -54,8 +53,7 @@ class Traffic:
         self.speeds = Speeds()
         self.pins = Pins()
         self._turns: dict[str, int] = {}
-        # How much each target says, of late.
-        self._outputs: dict[str, float] = {}
+        self.outputs = Outputs()
 
     # Before a request is put to anybody.
 
@@ -69,7 +67,8 @@ class Traffic:
             needs = replace(needs, warm=pin.target)
         turn = self._turns.get(route.name, 0)
         dice = Dice(chance(), chance(), chance(), exploring)
-        made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known), dice)
+        among = self.usual_output(route, needs) if route.priced else UNHEARD
+        made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known, among=among), dice)
         if made.why is not _PINNED and (turn or len(self._turns) < _MOST_LINES):
             self._turns[route.name] = turn + 1
         return made
@@ -80,12 +79,21 @@ class Traffic:
         pin = self.pins.seen(conversation, now) if conversation else None
         if pin is not None:
             needs = replace(needs, warm=pin.target)
-        view = _Sight(now, pin, self._turns.get(route.name, 0), traffic=self, known=known)
-        return plan(route, needs, view, Dice(exploring=0.0))
+        among = self.usual_output(route, needs)
+        view = _Sight(now, pin, self._turns.get(route.name, 0), traffic=self, known=known, among=among)
+        # From one that has only just come back most requests are kept away.
+        return plan(route, needs, view, Dice(ramp=0.5, exploring=0.0))
 
-    def cost(self, target: Target, needs: Needs, known: Knowledge) -> int | None:
-        """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there."""
-        return known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT))
+    def usual_output(self, route: Route, needs: Needs) -> float:
+        """How many tokens a request is answered with, whoever of a route is asked."""
+        return self.outputs.among([target.id for target in route.targets], needs.size)
+
+    def cost(self, target: Target, needs: Needs, known: Knowledge, among: float) -> int | None:
+        """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there.
+
+        `among` is how long it is among all who might be asked.
+        """
+        return known.cost(target, needs, self.outputs.usual(target.id, needs.size, among))
 
     def is_good(self, target: Target) -> bool:
         """Whether a target may be asked by anybody."""
@@ -148,7 +156,7 @@ class Traffic:
         if kind is _ANSWERED:
             self.budgets.fill(name)
             if usage is not None:
-                self._learn_output(name, usage.output)
+                self.outputs.note(name, size, usage.output)
             known = usage is not None and not slowed
             self.speeds.answered(
                 name,
@@ -164,15 +172,6 @@ class Traffic:
             # It found nothing out of a target that was being tried.
             self.health.give_back(name, now, permit)
 
-    def _learn_output(self, target: str, tokens: int) -> None:
-        known = self._outputs.get(target)
-        if known is None:
-            if len(self._outputs) >= _MOST_TARGETS:
-                self._outputs.clear()
-            self._outputs[target] = float(tokens)
-        else:
-            self._outputs[target] = known + (tokens - known) * _LATEST
-
     def pin(self, owner: str, conversation: str, pin: Pin) -> None:
         """Say where a conversation is: with whoever answered it."""
         if len(pin.target) <= _LONGEST:
@@ -184,6 +183,8 @@ class _Sight(View, frozen=True, kw_only=True):
 
     traffic: Traffic
     known: Knowledge
+    # How long an answer is, whoever gives it.
+    among: float
 
     def standings(self, outline: Outline) -> Sequence[Standing]:
         """How the targets stand, their keys considered."""
@@ -208,7 +209,7 @@ class _Sight(View, frozen=True, kw_only=True):
         return self.traffic.speeds.speeds(outline.ids, size, self.now)
 
     def cost(self, target: Target, needs: Needs) -> int | None:
-        return self.traffic.cost(target, needs, self.known)
+        return self.traffic.cost(target, needs, self.known, self.among)
 
     def is_calm(self, outline: Outline, size: int) -> bool:
         if self.traffic.health.are_good(outline.ids) and self.known.is_calm(outline, size):

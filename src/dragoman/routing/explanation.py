@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from dragoman.accounts.entry import Considered
 from dragoman.prices.money import dollars
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import Level, Standing
+from dragoman.routing.target import shown_model
 
 LEADS = {
     Why.ONLY: "nobody else is left",
@@ -37,10 +41,43 @@ ABSENT = "its provider is not set up here"
 BEHIND = {
     Behind.TIGHT: "its window may be too small",
     Behind.SUSPECT: "it failed a moment ago",
-    Behind.RAMPING: "it has only just come back",
+    Behind.RAMPING: "it has only just come back, and gets some of the requests",
     Behind.BUSY: "all its slots are taken",
     Behind.KEYLESS: "all its keys rest",
 }
+
+# So many candidates are written down one by one, with so many letters of their names, which clients may choose.
+_MOST = 16
+_LONGEST_NAME = 256
+_MICROSECONDS = 1_000_000
+# No number that anybody measured comes to this; what does cannot be written down.
+_LIMIT = 1e9
+_LARGEST = (1 << 63) - 1
+
+
+def considered(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[Considered, ...], int | None]:
+    """What a record keeps of a plan: those in the order, then those left out, `missed` last; and how many more, if any.
+
+    What a translation said of a request stays out of it, since that may be the client's own words.
+    """
+    found = [_considered(candidate) for candidate in in_order(plan)[:_MOST]]
+    found += [
+        Considered(shown_target(name)[:_LONGEST_NAME], f"left out: {ABSENT}")
+        for name in [*missed][: _MOST - len(found)]
+    ]
+    return tuple(found), len(plan.candidates) + len(missed) - len(found) or None
+
+
+def in_order(plan: Plan) -> list[Candidate]:
+    """Candidates as they would be tried; those that are left out come last."""
+    places = {target.id: place for place, target in enumerate(plan.order)}
+    return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
+
+
+def shown_target(name: str) -> str:
+    """The name of a target whose provider is not there, as answers and logs may show it."""
+    provider, _, model = name.partition("/")
+    return f"{provider}/{shown_model(model)}"
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
@@ -74,6 +111,29 @@ def because(plan: Plan, *, rolled: bool = True) -> str:
         return policy.unrolled
     moved = policy.as_written and plan.order[0].id != plan.candidates[0].target.id
     return f"{policy.chosen} that is neither left out nor behind" if moved else policy.chosen
+
+
+def _considered(found: Candidate) -> Considered:
+    target, cost, speed = found.target, found.cost, found.speed
+    first = rate = None
+    if speed is not None and speed.samples > 0:
+        first = int(speed.first_token * _MICROSECONDS) if 0 <= speed.first_token < _LIMIT else None
+        rate = round(speed.rate, 2) if 0 < speed.rate < _LIMIT else None
+    return Considered(
+        f"{target.provider.name}/{target.shown}"[:_LONGEST_NAME],
+        _note(found),
+        cost if cost is not None and cost <= _LARGEST else None,
+        found.losses,
+        first,
+        rate,
+    )
+
+
+def _note(found: Candidate) -> str:
+    """Why it is not asked, or not before others, without anything that was said of the request."""
+    if found.left_out is not None:
+        return f"left out: {LEFT_OUT[found.left_out]}"
+    return "" if found.behind is None else f"behind: {BEHIND[found.behind]}"
 
 
 def _first(plan: Plan) -> str:

@@ -14,9 +14,7 @@ Only failures of the target itself count, each request once, and any well-formed
 An attempt that began before a rest says nothing about what came after it, and as long as a target rests, only whoever
 has the permit finds anything out: anybody may ask for a target by its own name, as often as he likes.
 
-What is found out here is told to the other workers as notices; of two notices the one of the later epoch holds, then
-that of the higher rank, then that of the later end. So they may come in any order and as often as they like. A step
-down, to a lower rank, begins a new epoch.
+What is found out here is told to the other workers as notices (`target_health.py`).
 
 How keys stand is another matter: they only rest (`providers/key_rests.py`).
 """
@@ -30,13 +28,12 @@ from msgspec import Struct
 
 from dragoman.routing.outcomes import COUNTING, LIVING, Kind
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.target_health import Notice, Permit, TargetHealth
 
 # Seconds.
 SUSPICION = 10.0
 FIRST_REST = 5.0
 LONGEST_REST = 300.0
-# Half of the time in which failures are compared with answers.
-HALF_WINDOW = 15.0
 # How long a target must have been good for its rests to begin short again; before that they begin half as high.
 FORGIVEN = 60.0
 # How many requests in a row, how many while it is ramping, and of how many the half.
@@ -49,27 +46,6 @@ MOST = 4096
 _ANSWERED = Kind.ANSWERED
 _GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
 _ASLEEP = frozenset({_RESTING, _PROBED})
-_RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, Level.KEYLESS: 0}
-
-
-class Notice(Struct, frozen=True, array_like=True):
-    """What one worker tells the others about a target."""
-
-    target: str
-    level: Level
-    until: float
-    epoch: float = 0.0
-    rests: int = 0
-    # For whoever asks: since when it is so, and what failed last, and when.
-    since: float = 0.0
-    last: Kind | None = None
-    failed: float = 0.0
-
-
-class Permit(Struct, frozen=True):
-    """What somebody has who may ask a target; the number is that of the one who finds out about one that rests."""
-
-    number: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -90,79 +66,11 @@ class Report(Struct, frozen=True, kw_only=True):
 _FREE = Permit()
 
 
-class _Entry:
-    """What is remembered of one target."""
-
-    __slots__ = (
-        "answered",
-        "bad",
-        "bad_before",
-        "calm",
-        "epoch",
-        "failed",
-        "good",
-        "good_before",
-        "holder",
-        "in_a_row",
-        "last",
-        "level",
-        "missed",
-        "rests",
-        "shown",
-        "since",
-        "stands",
-        "turn",
-        "until",
-        "wakes",
-    )
-
-    def __init__(self, now: float) -> None:
-        self.level = _GOOD
-        self.until = 0.0
-        self.shown = GOOD
-        # Since when it is so.
-        self.stands = max(now, 0.0)
-        self.epoch = 0.0
-        self.rests = 0
-        # Attempts that began before this say nothing any more.
-        self.since = -math.inf
-        # When its rest ends, whoever has the permit; and since when it is as good as any.
-        self.wakes = 0.0
-        self.calm = 0.0
-        self.last: Kind | None = None
-        self.failed = 0.0
-        self.in_a_row = 0
-        # When it answered last, and was last found to fail.
-        self.answered = self.missed = -math.inf
-        # The number of the permit that was given last, as long as nothing came of it.
-        self.holder = 0
-        self.forget(now)
-
-    def holds(self, permit: Permit | None) -> bool:
-        """Whether somebody may say how a target that rests is."""
-        return permit is not None and permit.number != 0 and permit.number == self.holder
-
-    def forget(self, now: float) -> None:
-        self.good = self.bad = self.good_before = self.bad_before = 0
-        self.turn = now + HALF_WINDOW
-
-    def roll(self, now: float) -> None:
-        """Go on to the next half of the window."""
-        if now >= self.turn + HALF_WINDOW:
-            self.forget(now)
-        else:
-            self.good_before, self.bad_before, self.good, self.bad = self.good, self.bad, 0, 0
-            self.turn += HALF_WINDOW
-
-    def key(self) -> tuple[float, int, float, int]:
-        return (self.epoch, _RANKS[self.level], self.until, self.rests)
-
-
 class Health:
     """How targets stand. Time is handed in, in seconds of a clock that only grows and that all workers share."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, TargetHealth] = {}
         self._most = most
         self._dirty: set[str] = set()
         # Those that may not be good, so that nobody asks about the others.
@@ -210,7 +118,7 @@ class Health:
         elif kind is Kind.SLOW:
             self._dawdled(target, entry or self._made(target, now), now, permit)
 
-    def _dawdled(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> None:
+    def _dawdled(self, target: str, entry: TargetHealth, now: float, permit: Permit | None) -> None:
         """A whole answer took longer than the first byte of a stream may, which may be the request's own affair."""
         if entry.level in _ASLEEP:
             if entry.holds(permit):
@@ -219,10 +127,10 @@ class Health:
                 self._rest(target, entry, now)
         elif now - entry.answered >= SUSPICION and entry.level is not _RAMPING:
             # Where nobody else is answered either, others had better be asked first; but it does not rest for that.
-            _settle(entry, now)
+            entry.settle(now)
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
-    def _wake(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> bool:
+    def _wake(self, target: str, entry: TargetHealth, now: float, permit: Permit | None) -> bool:
         """End a rest, if an answer was that of whoever has the permit."""
         if not entry.holds(permit):
             return False
@@ -232,9 +140,11 @@ class Health:
         self._enter(target, entry, _RAMPING, now + RAMP, now)
         return True
 
-    def _failed(self, target: str, entry: _Entry, kind: Kind, now: float, began: float, permit: Permit | None) -> None:
+    def _failed(
+        self, target: str, entry: TargetHealth, kind: Kind, now: float, began: float, permit: Permit | None
+    ) -> None:
         entry.last, entry.failed = kind, now
-        _settle(entry, now)
+        entry.settle(now)
         level = entry.level
         if level in _ASLEEP:
             if entry.holds(permit):
@@ -262,7 +172,7 @@ class Health:
         elif level is _SUSPECT or (level is _GOOD and is_suspect):
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
-    def _rest(self, target: str, entry: _Entry, now: float) -> None:
+    def _rest(self, target: str, entry: TargetHealth, now: float) -> None:
         if entry.level in (_GOOD, _SUSPECT):
             # It was as good as any since its last rest: for long, or who knows.
             entry.rests = 0 if now - entry.calm > FORGIVEN else entry.rests // 2
@@ -283,7 +193,7 @@ class Health:
             self._unwell.discard(target)
             return GOOD
         if now >= entry.until:
-            _settle(entry, now)
+            entry.settle(now)
         return entry.shown
 
     def are_good(self, targets: Iterable[str]) -> bool:
@@ -307,7 +217,7 @@ class Health:
         entry = self._entries.get(target)
         if entry is None or entry.level is _GOOD:
             return _FREE
-        _settle(entry, now)
+        entry.settle(now)
         if entry.level is _PROBED:
             return None
         if entry.level is not _RESTING:
@@ -341,8 +251,8 @@ class Health:
             return False
         entry.wakes = now
         # An earlier end holds nowhere else without a new epoch.
-        entry.epoch = _later(entry.epoch, now)
-        _show(entry, _RESTING, now, now)
+        entry.begin_epoch(now)
+        entry.show(_RESTING, now, now)
         self._dirty.add(target)
         return True
 
@@ -354,7 +264,7 @@ class Health:
             # What is still under way is not held against it either.
             entry.since, entry.wakes, entry.missed = now, 0.0, -math.inf
             entry.forget(now)
-            entry.epoch = _later(entry.epoch, now)
+            entry.begin_epoch(now)
             self._enter(target, entry, _GOOD, now, now)
 
     def reports(self, now: float) -> list[Report]:
@@ -378,13 +288,13 @@ class Health:
         """What the other workers were not told yet."""
         if not self._dirty:
             return []
-        told = [_notice(target, self._entries[target]) for target in self._dirty if target in self._entries]
+        told = [self._entries[target].notice(target) for target in self._dirty if target in self._entries]
         self._dirty.clear()
         return told
 
     def snapshot(self) -> list[Notice]:
         """All that would be told to a worker that knows nothing, or kept for a later start."""
-        return [_notice(target, entry) for target, entry in self._entries.items() if entry.level is not _GOOD]
+        return [entry.notice(target) for target, entry in self._entries.items() if entry.level is not _GOOD]
 
     def merge(self, notices: Iterable[Notice]) -> None:
         """Take over what other workers found out; they may come in any order, and more than once."""
@@ -392,22 +302,18 @@ class Health:
             entry = self._entries.get(notice.target)
             if entry is None:
                 entry = self._made(notice.target, -math.inf)
-            if (notice.epoch, _RANKS[notice.level], notice.until, notice.rests) > entry.key():
-                _adopt(entry, notice)
+            if entry.adopt(notice):
                 self._unwell.add(notice.target)
 
-    def _enter(self, target: str, entry: _Entry, level: Level, until: float, now: float) -> None:
-        if _RANKS[level] < _RANKS[entry.level]:
-            entry.epoch = _later(entry.epoch, now)
-        entry.holder = 0
-        _show(entry, level, until, now)
+    def _enter(self, target: str, entry: TargetHealth, level: Level, until: float, now: float) -> None:
+        entry.enter(level, until, now)
         self._dirty.add(target)
         self._unwell.add(target)
 
-    def _made(self, target: str, now: float) -> _Entry:
+    def _made(self, target: str, now: float) -> TargetHealth:
         if len(self._entries) >= self._most:
             self._make_room()
-        entry = self._entries[target] = _Entry(now)
+        entry = self._entries[target] = TargetHealth(now)
         return entry
 
     def _make_room(self) -> None:
@@ -420,57 +326,5 @@ class Health:
             self._unwell.discard(target)
 
 
-def _settle(entry: _Entry, now: float) -> None:
-    """Let what is over be over."""
-    if now < entry.until:
-        return
-    level = entry.level
-    if level is _RAMPING:
-        # Every worker comes to the same epoch by itself.
-        entry.epoch = max(entry.epoch, entry.until)
-        _show(entry, _GOOD, 0.0, entry.until)
-    elif level is _SUSPECT:
-        _show(entry, _GOOD, 0.0, entry.until)
-    elif level is _PROBED:
-        # Nobody told what became of the probe: the permit is free again.
-        entry.epoch = max(entry.epoch, entry.until)
-        _show(entry, _RESTING, entry.wakes, entry.until)
-
-
-def _show(entry: _Entry, level: Level, until: float, since: float) -> None:
-    if level is not entry.level:
-        entry.stands = since
-    entry.level, entry.until = level, until
-    entry.shown = GOOD if level is _GOOD else Standing(level, until)
-
-
-def _adopt(entry: _Entry, notice: Notice) -> None:
-    if notice.level is not _PROBED:
-        # Somebody else was quicker to find out.
-        entry.holder = 0
-    _show(entry, notice.level, notice.until, notice.since)
-    if notice.last is not None and notice.failed > entry.failed:
-        entry.last, entry.failed = notice.last, notice.failed
-    entry.epoch, entry.rests = notice.epoch, notice.rests
-    if notice.level is _SUSPECT:
-        return
-    entry.in_a_row = 0
-    entry.forget(-math.inf)
-    if notice.level is _RAMPING:
-        entry.since, entry.calm, entry.wakes = notice.until - RAMP, notice.until, 0.0
-    else:
-        # Of what is under way here nobody knows whether it began before.
-        entry.since = notice.until
-        entry.wakes = notice.until if notice.level is _RESTING else entry.wakes
-
-
-def _notice(target: str, entry: _Entry) -> Notice:
-    return Notice(target, entry.level, entry.until, entry.epoch, entry.rests, entry.stands, entry.last, entry.failed)
-
-
 def _rest_time(rests: int) -> float:
     return min(FIRST_REST * 2.0**rests, LONGEST_REST)
-
-
-def _later(epoch: float, now: float) -> float:
-    return now if now > epoch else math.nextafter(epoch, math.inf)

@@ -20,7 +20,7 @@ FALLBACK = "fallback"
 class When(Struct, frozen=True, kw_only=True):
     """When a rule fits: all that it says is so; None and "" say nothing."""
 
-    # More tokens than these, as estimated by the request's size.
+    # More tokens than these, as estimated by the request's size, with the history that is kept here for it.
     input_over: int | None = None
     # Whether the model is asked to think.
     thinking: bool | None = None

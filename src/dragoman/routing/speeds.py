@@ -2,13 +2,15 @@
 
 Only answers are measured; failures lower the success rate, by which whoever compares divides. A sample counts for half
 after twenty others, or after ten minutes. Streams tell the time to their first content and the rate after it; answers
-that came whole only tell how long they took, and are asked for where no stream was seen.
+that came whole only tell how long they took, and are asked for where no stream was seen. Samples are added some at a
+time, which takes less than each by itself, or when somebody asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import TypeAlias
 
 from dragoman.routing.speed import STALE, Speed, needed
 
@@ -23,6 +25,10 @@ _LEAST = 1e-6
 _LIMIT = 1e9
 # Names may come from clients, where a line says `provider/*`.
 MOST = 4096
+# Samples that are added at a time.
+_TOGETHER = 32
+# Target, size and time; of an answer its seconds, its tokens and when its content began, of a failure nothing.
+_Sample: TypeAlias = tuple[str, int, float, tuple[float, float, float | None] | None]
 
 
 class _Averages:
@@ -72,6 +78,23 @@ class _Averages:
         self.took *= left
         self.output = -1
 
+    def add(self, seconds: float, tokens: float, first: float | None) -> None:
+        """Add an answer."""
+        self.answers += 1.0
+        measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
+        if first is None:
+            if measured:
+                self.whole += tokens
+                self.took += seconds
+                self.samples += 1
+        elif 0.0 <= first < _LIMIT:
+            self.samples += 1
+            self.streams += 1.0
+            self.first += first
+            if measured:
+                self.tokens += tokens
+                self.seconds += seconds
+
     def speed(self, now: float) -> Speed:
         """What they come to."""
         first, rate = self._pace()
@@ -116,6 +139,8 @@ class Speeds:
         # Those of small requests, and those of large ones.
         self._found: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
         self._most = most
+        # Samples that are not added yet.
+        self._fresh: list[_Sample] = []
 
     def answered(
         self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
@@ -125,29 +150,11 @@ class Speeds:
         `seconds` are those after it in which the provider was read, without those in which the client was waited for;
         of an answer that came whole, all of them. Values that cannot be are left out.
         """
-        found = self._at(target, size, now)
-        found.attempts += 1.0
-        found.answers += 1.0
-        found.last = now
-        measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
-        if first is None:
-            if measured:
-                found.whole += tokens
-                found.took += seconds
-                found.samples += 1
-        elif 0.0 <= first < _LIMIT:
-            found.samples += 1
-            found.streams += 1.0
-            found.first += first
-            if measured:
-                found.tokens += tokens
-                found.seconds += seconds
+        self._note((target, size, now, (seconds, tokens, first)))
 
     def failed(self, target: str, size: int, now: float) -> None:
         """Note a failure of the target's own."""
-        found = self._at(target, size, now)
-        found.attempts += 1.0
-        found.last = now
+        self._note((target, size, now, None))
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
@@ -155,6 +162,8 @@ class Speeds:
 
     def speeds(self, targets: Iterable[str], size: int, now: float) -> list[Speed | None]:
         """The same of several targets."""
+        if self._fresh:
+            self._catch_up()
         known = self._found[size >= LARGE]
         return [
             None if (found := known.get(target)) is None or not found.samples else found.speed(now)
@@ -163,6 +172,8 @@ class Speeds:
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
+        if self._fresh:
+            self._catch_up()
         place, least, unknown = -1, inf, -1
         for index, found in enumerate(map(self._found[size >= LARGE].get, targets)):
             if found is None or (found.output != output and not found.work_out(output)):
@@ -171,6 +182,20 @@ class Speeds:
             elif found.needed < least and (seconds := found.expected(now)) < least:
                 place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
+
+    def _note(self, sample: _Sample) -> None:
+        self._fresh.append(sample)
+        if len(self._fresh) >= _TOGETHER:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for target, size, now, answer in fresh:
+            found = self._at(target, size, now)
+            found.last = now
+            found.attempts += 1.0
+            if answer is not None:
+                found.add(*answer)
 
     def _at(self, target: str, size: int, now: float) -> _Averages:
         known = self._found[size >= LARGE]

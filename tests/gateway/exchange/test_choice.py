@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway.exchange.choice import (
     conversation_of,
     keepers_of,
@@ -20,11 +20,11 @@ from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.memory import look
 from dragoman.http.flight import HeaderList
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Wants
-from dragoman.routing.route import Route
+from dragoman.routing.route import Route, When
 from dragoman.rules.seals import to_envelope
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, running, settings_for, whole
 from tests.gateway.says import tells
@@ -256,3 +256,145 @@ def test_only_providers_that_keep_anything_may_keep_what_a_request_refers_to() -
         assert not keepers_of(kept, look(_body(), API_PATH))
         here = kept.targets[1]
         assert here.kept_here and kept_there(here).keeps_responses and kept_there(here).id == here.id
+
+
+@pytest.mark.parametrize("refers", ["previous_response_id", "conversation"])
+def test_what_is_kept_here_is_said_in_full_before_losses_are_weighed(refers: str) -> None:
+    call: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    message: JsonObject = {"role": "assistant", "content": None, "tool_calls": [call]}
+    calls: JsonObject = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+    }
+    tools = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}]
+    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="least-loss", strict=True)
+    with running(
+        [whole(calls), tells(CHAT, "It is there.")], lambda port: replace(settings_for(port), routes=(line,))
+    ) as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        referring = {"conversation": conversation} if refers == "conversation" else {}
+        body: dict[str, object] = {"model": "line", "input": "Where is it?", "tools": tools, **referring}
+        told = house.post(PATHS[RESPONSES], body)
+        assert told.status == 200, told.body
+        if refers == "previous_response_id":
+            referring = {refers: told.json()["id"]}
+        # What it says itself is the result of a call that nobody would know of.
+        result = {"type": "function_call_output", "call_id": "call_1", "output": "Here."}
+        body = {"model": "line", "input": [result], "tools": tools, **referring}
+        explained = house.post("/route?model=line", body).json()
+        assert (explained["chosen"], explained["because"]) == ("chat/m", "the conversation is there")
+        told = house.post(PATHS[RESPONSES], body)
+        assert told.status == 200, told.body
+        said = house.provider.received[-1].json()["messages"]
+        assert isinstance(said, list)
+        assert [each["role"] for each in said if isinstance(each, dict)] == ["user", "assistant", "tool"]
+
+
+def test_what_runs_here_is_weighed_without_its_wish_to_run_behind_the_scenes() -> None:
+    line = Line(pattern="line", targets=("chat/m", "messages/m"), policy="least-loss")
+    with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
+        told = house.post(PATHS[RESPONSES], {"model": "line", "input": "Hello.", "background": True})
+        assert (told.status, told.json()["status"]) == (200, "queued"), told.body
+
+
+def test_who_goes_on_from_nothing_is_told_so_where_losses_are_weighed() -> None:
+    body = {"model": "faithful", "input": "x", "previous_response_id": "resp_1"}
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        for path in (PATHS[RESPONSES], "/route?model=faithful"):
+            told = house.post(path, body)
+            error = told.json()["error"]
+            assert told.status == 400 and isinstance(error, dict)
+            assert error["message"] == "Previous response with id `resp_1` not found."
+        assert '"asked":"faithful"' in house.log.getvalue()
+        assert not house.provider.received
+
+
+def test_what_the_one_provider_keeps_of_which_nothing_is_noted_it_goes_on_from() -> None:
+    line = Line(pattern="line", targets=("chat/m", "responses/m"))
+
+    def settings(port: int) -> Settings:
+        found = settings_for(port)
+        # One that keeps responses, and no gateway keys.
+        providers = {name: provider for name, provider in found.providers.items() if name != "all"}
+        return replace(found, providers=providers, routes=(line,))
+
+    with running(lambda _: tells(RESPONSES), settings) as house:
+        assert not house.app.service.notes_ids
+        first = house.post(PATHS[RESPONSES], {"model": "responses/m", "input": "Hello."}).json()
+        body = {"model": "line", "input": "And?", "previous_response_id": first["id"]}
+        assert house.post("/route?model=line", body).json()["chosen"] == "responses/m"
+        told = house.post(PATHS[RESPONSES], body)
+        assert told.status == 200, told.body
+        assert (told.header("x-dragoman-route") or "").startswith("responses/m;")
+        assert house.provider.received[-1].json()["previous_response_id"] == first["id"]
+
+
+@pytest.mark.parametrize("target", ["chat/m", "chat/n"])
+def test_a_conversation_that_comes_under_a_rule_on_its_way_stays_under_it(target: str) -> None:
+    rule = LineRule(when=When(tools=True), targets=("chat/ruled",), weights=())
+    line = Line(pattern="line", targets=("chat/m", "chat/n"), weights=(1, 1), policy="weighted", rules=(rule,))
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+    def served(house: House, **more: object) -> str:
+        told = house.post(PATHS[CHAT], _body(model="line", **more))
+        return (told.header("x-dragoman-route") or "").partition(";")[0]
+
+    with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
+        house.app.service.traffic.chance = lambda: 0.0 if target == "chat/m" else 0.9
+        assert [served(house), served(house)] == [target, target]
+        assert served(house, tools=[tool]) == "chat/ruled"
+        # It crosses a boundary once, and not to and fro.
+        assert [served(house), served(house)] == ["chat/ruled", "chat/ruled"]
+
+
+@pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
+def test_what_a_request_goes_on_from_counts_for_rules_of_its_size(by: str) -> None:
+    rule = LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=())
+    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=(rule,))
+    with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
+
+        def asked(words: str, **referring: JsonValue) -> tuple[JsonValue, str, JsonValue]:
+            body: JsonObject = {"model": "line", "input": words, **referring}
+            explained = house.post("/route?model=line", body).json()["chosen"]
+            told = house.post(PATHS[RESPONSES], body)
+            assert told.status == 200, told.body
+            return explained, (told.header("x-dragoman-route") or "").partition(";")[0], told.json()["id"]
+
+        began = {} if by != "conversation" else {by: house.post("/v1/conversations", {}).json()["id"]}
+        *first, response = asked("Hello. " * 900, **began)
+        assert first == ["chat/m", "chat/m"]
+        # Each is short enough, and both together are not.
+        *then, _ = asked("And? " * 900, **(began or {by: response}))
+        assert then == ["chat/roomy", "chat/roomy"]
+
+
+def test_pictures_that_a_request_goes_on_from_are_seen_and_are_no_text() -> None:
+    rules = (
+        LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=()),
+        LineRule(when=When(images=True), targets=("chat/sees",), weights=()),
+    )
+    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=rules)
+    picture: JsonObject = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 40_000}
+    with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
+        said: JsonObject = {"model": "chat/m", "input": [{"role": "user", "content": [picture]}]}
+        first = house.post(PATHS[RESPONSES], said).json()
+        told = house.post(PATHS[RESPONSES], {"model": "line", "input": "What?", "previous_response_id": first["id"]})
+        assert (told.header("x-dragoman-route") or "").partition(";")[0] == "chat/sees", told.body
+
+
+def test_a_file_of_an_earlier_turn_does_not_keep_a_request_from_who_can_be_told_it() -> None:
+    rule = LineRule(when=When(tools=True), targets=("responses/m",), weights=())
+    line = Line(pattern="line", targets=("chat/m", "responses/m"), policy="fallback", sticky=False, rules=(rule,))
+    tool: JsonObject = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    picture: JsonObject = {"type": "input_image", "file_id": "file-abc"}
+    with running(lambda _: tells(RESPONSES), lambda port: replace(settings_for(port), routes=(line,))) as house:
+        began: JsonObject = {"model": "line", "input": [{"role": "user", "content": [picture]}], "tools": [tool]}
+        first = house.post(PATHS[RESPONSES], began)
+        assert first.status == 200, first.body
+        body: JsonObject = {"model": "line", "input": "And?", "previous_response_id": first.json()["id"]}
+        told = house.post(PATHS[RESPONSES], body)
+        assert told.status == 200, told.body
+        assert (told.header("x-dragoman-route") or "").startswith("responses/m;")

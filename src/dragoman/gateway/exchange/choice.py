@@ -16,8 +16,10 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.recall import Found, recalled_of
 from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
+from dragoman.gateway.value_limits import weigh_request
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
@@ -52,6 +54,8 @@ class Seen(Struct, frozen=True):
     alone: bool = False
     # The id of the target that sealed the latest reasoning in it.
     issuer: str = ""
+    # Bytes of what it goes on from, where that was looked up.
+    before: int = 0
 
 
 NOTHING_SEEN = Seen()
@@ -76,8 +80,21 @@ def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> 
     return Wants(signs, usual.opening, usual.losses, sealed)
 
 
-def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
-    """What a line asks for, found in a request."""
+def says_too_little(looked: Look, wants: Wants) -> bool:
+    """Whether a request must be looked up before it can be weighed: it goes on from what is kept here.
+
+    Where its translations are weighed also if it runs here, which in its own words could be said to few.
+    """
+    said = looked.said
+    if said is None or not (wants.losses or wants.signs):
+        return False
+    return may_be_kept(said, native=False) or (wants.losses and said.background)
+
+
+def seen_in(
+    body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants, found: Found | None = None
+) -> Seen:
+    """What a line asks for, found in a request; `found` is what stands for its references where that is weighed."""
     codec = codec_of(asked.api_path.protocol)
     opening = codec.opening_of(looked.outline.members) if wants.opening else None
     issuer = issuer_in(body, route) if wants.issuer else ""
@@ -86,12 +103,16 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
         return Seen(opening, issuer=issuer) if issuer else Seen(opening)
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
+    weighed = body
+    if found is not None and looked.said is not None:
+        weighed = recalled_of(body, looked.said, found).body
+        weigh_request(weighed)
     if wants.losses:
         for target in route.targets:
             try:
                 prepared = prepare(
                     asked,
-                    body,
+                    weighed,
                     looked.outline,
                     able(target, looked.outline),
                     renamed=target.model != looked.model,
@@ -102,15 +123,19 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
                 refused[target.id] = str(error)
             else:
                 losses[target.id] = len(prepared.translated.ledger)
-    signs = codec.signs_of(body) if wants.signs else Signs()
-    return Seen(opening, signs, losses, refused, signs.kept, issuer)
+    signs = codec.signs_of(weighed) if wants.signs else Signs()
+    # What was said before was answered by somebody, and is told to anybody who can be told it.
+    alone = signs.kept if weighed is body else wants.signs and codec.signs_of(body).kept
+    return Seen(opening, signs, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
 
 
 def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: bool) -> Needs:
-    """A request of so many bytes, as routing sees it."""
+    """A request of so many bytes, as routing sees it; what it goes on from is said to whoever is asked."""
     losses, refused = seen.losses, seen.refused
     protocol = asked.api_path.protocol
-    return Needs(size, seen.signs, protocol, program, key, strict, losses, refused, seen.alone, seen.issuer)
+    return Needs(
+        size + seen.before, seen.signs, protocol, program, key, strict, losses, refused, seen.alone, seen.issuer
+    )
 
 
 def keepers_of(route: Route, looked: Look) -> frozenset[str]:

@@ -20,11 +20,11 @@ from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.explanation import ABSENT, reason
-from dragoman.routing.health import Permit
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.rests import Hint, hint_of
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.routing.target_health import Permit
 from dragoman.routing.view import Pin
 
 # How long whoever tries a target that rested may take before another one may, in seconds.
@@ -41,8 +41,10 @@ class Course:
     # Whether clients have keys of their own, which they would take for bad ones.
     guarded = False
     policy = ""
+    # Whether nobody had to be ranked for it.
+    is_calm = True
     # What a record says of how its target was chosen.
-    noted: Mapping[str, str] = MappingProxyType({})
+    noted: Mapping[str, object] = MappingProxyType({})
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
     tries = 0
@@ -92,7 +94,8 @@ class Course:
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.held
             self.stays = route.outline.sticky
-            if targets is None and plan.is_calm:
+            self.is_calm = plan.is_calm
+            if targets is None and self.is_calm:
                 self._lead = plan.first
 
     # Targets.
@@ -163,7 +166,9 @@ class Course:
         return len(self._left())
 
     def leaves(self, pin: Pin) -> bool:
-        """Whether a conversation is no longer where it was: its target failed just now, or rests."""
+        """Whether a conversation is no longer where it was: a rule has it now, or its target has failed, or rests."""
+        if self.rule and self.rule != pin.rule:
+            return True
         failed = (missed.attempt is not None and missed.attempt.target.id == pin.target for missed in self._misses)
         return any(failed) or self._traffic is None or self._traffic.rests(pin.target)
 

@@ -1,0 +1,58 @@
+"""Outputs: with how many tokens targets answer of late, small and large requests apart, for what they would cost.
+
+How long an answer is depends on the request more than on who gives it. So a target is taken to answer as its rivals for
+the request do, until it has answered often enough to speak for itself. Were it thought to be wordy for as long as it is
+unknown, a dearer one that was asked before it would look cheaper, and it would never be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.routing.speeds import LARGE
+
+# Tokens of an answer as long as nobody has heard one.
+UNHEARD = 500.0
+# The share of the latest answer in what is usual, once there were some.
+_LATEST = 0.1
+# How many answers the rivals' count for beside those of a target itself, and how many of anybody's are counted.
+_DOUBT = 20
+_COUNTED = 100
+# Names may come from clients, where a line says `provider/*`.
+MOST = 4096
+
+
+class Outputs:
+    """How long the answers of all targets are."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        # By targets, of small and of large requests: how long their answers are, and how many there were.
+        self._small: dict[str, tuple[float, int]] = {}
+        self._large: dict[str, tuple[float, int]] = {}
+
+    def note(self, target: str, size: int, tokens: int) -> None:
+        """Learn from an answer to a request of so many bytes."""
+        heard = self._of(size)
+        mean, count = heard.get(target, (0.0, 0))
+        if not count and len(heard) >= self._most:
+            heard.clear()
+        count = min(count + 1, _COUNTED)
+        heard[target] = (mean + (tokens - mean) * max(1 / count, _LATEST), count)
+
+    def among(self, targets: Iterable[str], size: int) -> float:
+        """How long an answer to such a request is, whoever of these gives it."""
+        heard = self._of(size)
+        total, answers = UNHEARD, 1
+        for target in targets:
+            mean, count = heard.get(target, (0.0, 0))
+            total, answers = total + mean * count, answers + count
+        return total / answers
+
+    def usual(self, target: str, size: int, among: float) -> float:
+        """How long it is if this one does, which is one of those."""
+        mean, count = self._of(size).get(target, (0.0, 0))
+        return (mean * count + among * _DOUBT) / (count + _DOUBT)
+
+    def _of(self, size: int) -> dict[str, tuple[float, int]]:
+        return self._large if size >= LARGE else self._small
