@@ -180,3 +180,13 @@ def test_a_book_has_a_size(tmp_path: Path) -> None:
         read_book(path)
     with pytest.raises(DragomanError, match="cannot be read"):
         read_book(tmp_path)
+
+
+def test_the_embedded_provider_costs_nothing_and_no_other_does_without_a_price(tmp_path: Path) -> None:
+    book = book_of(settings_of(tmp_path, '[prices."echo/dear"]\ninput = 1\noutput = 2\n'), never)
+    usage = Usage(input=10, output=5, cache_read=3)
+    assert cost_of(book.find("echo", "text", NOW, name="echo"), usage).total == 0
+    assert cost_of(book.find("echo", "dear", NOW, name="echo"), Usage(input=10)).total == 10_000
+    assert book.find("local", "text", NOW, name="local") is None
+    away = book_of(settings_of(tmp_path, "[server]\necho = false\n"), never)
+    assert away.find("echo", "text", NOW, name="echo") is None

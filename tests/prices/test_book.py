@@ -226,19 +226,6 @@ def test_pitfall_410_regions_are_priced_by_their_own_entries_or_not_at_all() -> 
         assert (facts.rates is not None) is known
 
 
-def test_pitfall_414_the_served_name_goes_before_the_asked_one() -> None:
-    served = BOOK.find_first("openai", ("o4-mini-2025-04-16", "something-else"), NOW)
-    assert served is not None and served.entry == "openai/o4-mini" and "flex" in served.tiers
-    asked = BOOK.find_first("openai", ("unheard-of", "gpt-5.1"), NOW)
-    assert asked is not None and asked.entry == "openai/gpt-5.1"
-    book = book_of([["free-text", [], [9]], *PRICED])
-    behind = book.find_first("p", ("free-text", "m"), NOW)
-    assert behind is not None and behind.entry == "p/m"
-    without = book.find_first("p", ("free-text", "nobody"), NOW)
-    assert without is not None and without.rates is None
-    assert book.find_first("p", ("nobody",), NOW) is None
-
-
 def test_pitfall_406_cache_reads_have_many_factors_and_none_is_assumed() -> None:
     factors = set()
     for _, facts in BOOK.entries(NOW):

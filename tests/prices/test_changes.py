@@ -54,6 +54,35 @@ def test_prices_of_tiers_and_of_other_days_count() -> None:
     assert compare(table(priced("a", 1000)), table(tier)).steep
 
 
+def tiered(standard: int, flex: int) -> list[object]:
+    return ["a", [], [None, [[None, [[standard]]]], [["flex", None, [[flex]]]]]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tier"),
+    [
+        # Half of it is what another tier costs.
+        (tiered(1000, 500), tiered(90, 500), "standard"),
+        (tiered(1000, 500), tiered(60, 60), ""),
+        (tiered(100, 1000), tiered(100, 90), "flex"),
+        (tiered(100, 1000), tiered(1001, 1000), "standard"),
+        (tiered(1000, 99), tiered(99, 1000), "standard"),
+    ],
+)
+def test_pitfall_456_what_changes_steeply_does_not_hide_behind_another_tier(
+    before: list[object], after: list[object], tier: str
+) -> None:
+    steep = compare(table(before), table(after)).steep
+    assert steep and steep[0].tier == tier
+
+
+def test_pitfall_456_what_changes_steeply_does_not_hide_behind_another_day() -> None:
+    before: list[object] = ["a", [], [None, [[None, [[20]]], [40000, [[300]]]]]]
+    after: list[object] = ["a", [], [None, [[None, [[20]]], [40000, [[25]]]]]]
+    (change,) = compare(table(before), table(after)).steep
+    assert (change.before, change.after) == (Bounds(low=20, high=300), Bounds(low=20, high=25))
+
+
 def test_a_price_that_is_not_known_any_more_is_no_cheap_one() -> None:
     (change,) = compare(table(priced("a", 1000)), table(["a", [], []])).rates
     assert change.after is None and not change.is_steep

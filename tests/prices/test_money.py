@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.prices.money import NANO, PER_MILLION, PER_PIECE, dollars, in_units, short_dollars
+from dragoman.prices.money import NANO, PER_MILLION, PER_PIECE, dollars, in_units, least_dollars, short_dollars
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_what_is_written_is_the_amount(amount: int, unit: int) -> None:
 )
 def test_a_cost_is_said_in_few_letters(nano: int, told: str) -> None:
     assert short_dollars(nano) == told
+
+
+@pytest.mark.parametrize(
+    ("nano", "told"), [(0, "$0.00"), (38_000, "$0.000038"), (100_000, "$0.0001"), (1_915_200_000, "$1.92")]
+)
+def test_what_is_at_least_so_much_is_never_less_than_something(nano: int, told: str) -> None:
+    assert least_dollars(nano) == told

@@ -124,7 +124,8 @@ def _told(present: Table, book: Table, changes: Changes) -> list[str]:
 
 
 def _words(change: Change) -> str:
-    return f"{change.entry} {change.member} {_amount(change, change.before)} → {_amount(change, change.after)}"
+    tier = f" ({change.tier})" if change.tier else ""
+    return f"{change.entry} {change.member}{tier} {_amount(change, change.before)} → {_amount(change, change.after)}"
 
 
 def _amount(change: Change, bounds: Bounds | None) -> str:

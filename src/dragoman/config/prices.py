@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.config import values
+from dragoman.config.discovery import ECHO
 from dragoman.config.settings import Settings
 from dragoman.config.tables import Table
 from dragoman.config.toml_lines import dotted
@@ -27,6 +28,7 @@ LARGEST_BOOK = 8 * 10**6
 _FAR = 50
 _DEAREST = 10**6
 _LONGEST = 10**9
+_FREE = Override(rates=Rates(input=0, output=0, cache_read=0, cache_write=0, cache_write_1h=0, search=0))
 
 
 class PriceTable(Struct, frozen=True, kw_only=True):
@@ -183,7 +185,9 @@ def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:
         # Of the same day it is the user's decision that counts.
         return own if updated is None or updated.taken < own.taken else updated
 
-    return Book(source, settings.prices)
+    # The embedded provider runs in this very process: what it costs is known, whatever the book is of.
+    free = {f"{ECHO}/*": _FREE} if ECHO in settings.providers else {}
+    return Book(source, {**free, **settings.prices})
 
 
 def read_book(path: Path) -> table.Table | None:

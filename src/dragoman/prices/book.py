@@ -127,21 +127,6 @@ class Book:
         self._known[key] = facts, since, until
         return facts
 
-    def find_first(
-        self, label: str, models: Iterable[str], now: float, *, name: str = "", region: str = ""
-    ) -> ModelFacts | None:
-        """What is known of the first of these that has a price, else of the first that is known.
-
-        The name that an answer tells goes before the one that was asked for.
-        """
-        known = None
-        for model in models:
-            facts = self.find(label, model, now, name=name, region=region)
-            if facts is not None and facts.standard is not None:
-                return facts
-            known = known or facts
-        return known
-
     def entries(self, now: float) -> Iterator[tuple[str, ModelFacts]]:
         """Every entry of the table by its shelf, without overrides."""
         for shelf in self.table.providers:

@@ -1,21 +1,25 @@
 """Changes: in what a new book differs from the present one, for whoever is to agree to it.
 
 A model is compared by its name, as it is looked up: an entry that takes another's names away is a change of price.
-All its prices count, those of tiers and of other days as well, by their bounds.
+All its prices count, those of tiers and of other days as well, by their bounds; and those of each tier by themselves,
+where what is steep would hide between the bounds of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from dragoman.prices.book import Book
-from dragoman.prices.table import Facts, Rates, Table, read_facts, read_shelf
+from dragoman.prices.table import Facts, Ladder, Rates, Table, read_facts, read_shelf
 
 # A price that falls below this part of itself, or rises above this many times itself, is asked about.
 _STEEP = 10
+# How what is paid without any tier is called.
+_STANDARD = "standard"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -34,14 +38,20 @@ class Change(Struct, frozen=True, kw_only=True):
     member: str
     before: Bounds | None
     after: Bounds | None
+    # The tier that it is about; "" is all of them.
+    tier: str = ""
 
     @property
     def is_steep(self) -> bool:
         """Whether somebody should look twice."""
-        if self.before is None or self.after is None:
+        before, after = self.before, self.after
+        if before is None or after is None:
             return False
-        falls = self.after.low * _STEEP < self.before.low
-        return falls or self.after.high > self.before.high * _STEEP
+        return _is_steep(before.low, after.low) or _is_steep(before.high, after.high)
+
+
+def _is_steep(before: int, after: int) -> bool:
+    return after * _STEEP < before or after > before * _STEEP
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -84,15 +94,33 @@ def _entries(table: Table) -> Iterator[tuple[tuple[str, str], Facts]]:
 
 
 def _differences(entry: str, before: Facts, after: Facts) -> Iterator[Change]:
+    old, new = _ladders(before), _ladders(after)
+    every = list(_changes(entry, "", chain(*old.values()), chain(*new.values())))
+    yield from every
+    told = {change.member for change in every if change.is_steep}
+    for tier in (name for name in old if name in new):
+        for change in _changes(entry, tier, old[tier], new[tier]):
+            if change.is_steep and change.member not in told:
+                yield change
+
+
+def _changes(entry: str, tier: str, before: Iterable[Ladder], after: Iterable[Ladder]) -> Iterator[Change]:
     old, new = _bounds(before), _bounds(after)
     for member in Rates.__struct_fields__:
         if old.get(member) != new.get(member):
-            yield Change(entry=entry, member=member, before=old.get(member), after=new.get(member))
+            yield Change(entry=entry, member=member, before=old.get(member), after=new.get(member), tier=tier)
 
 
-def _bounds(facts: Facts) -> dict[str, Bounds]:
+def _ladders(facts: Facts) -> dict[str, list[Ladder]]:
+    """The rates of each tier, those of all days."""
+    found = {_STANDARD: [dated.ladder for dated in facts.prices]}
+    for variant in facts.variants:
+        found.setdefault(variant.tier, []).append(variant.ladder)
+    return found
+
+
+def _bounds(ladders: Iterable[Ladder]) -> dict[str, Bounds]:
     bounds: dict[str, Bounds] = {}
-    ladders = (*(dated.ladder for dated in facts.prices), *(variant.ladder for variant in facts.variants))
     for ladder in ladders:
         for rates in (ladder.base, *(step.rates for step in ladder.steps)):
             for member, rate in named(rates).items():

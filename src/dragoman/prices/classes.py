@@ -16,6 +16,7 @@ from dragoman.model.response import Usage
 STANDARD = ""
 # Words for the tier that costs what the standard one does, and words for others that mean the same.
 _STANDARD_WORDS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
+_STANDARD_TOLD = _STANDARD_WORDS | {None}
 _SAME = {"fast": "priority"}
 # Where an answer says nothing true of its tier: what was asked for counts.
 # The backend of Codex answers `default` to those who asked for `priority`.
@@ -74,7 +75,7 @@ def tokens_of(usage: Usage) -> Tokens:
     thinking, searches, extras = usage.thinking or 0, usage.web_searches or 0, usage.extras
     if thinking > output:
         thinking = output
-    if extras is None or not _tells_more(extras.fields):
+    if extras is None or not tells_more(extras.fields):
         # As nearly all are, and each is counted while others wait.
         return Tokens(plain, read, written, 0, output, thinking, searches)
     fields = extras.fields
@@ -95,13 +96,11 @@ _DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
 _TELLING = _DETAILS | {"cache_creation"}
 
 
-def _tells_more(fields: JsonObject) -> bool:
+def tells_more(fields: JsonObject) -> bool:
     """Whether members tell of classes what the totals do not: many say of each kind that there is none of it."""
     if _TELLING.isdisjoint(fields):
         return False
-    if "cache_creation" in fields:
-        return True
-    for place in _DETAILS:
+    for place in _TELLING:
         details = fields.get(place)
         if isinstance(details, dict) and any(details.values()):
             return True
@@ -153,6 +152,9 @@ def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
 
     What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
     """
+    if usage.extras is None and not asked and usage.service_tier in _STANDARD_TOLD:
+        # As nearly all are, and each is priced while others wait.
+        return STANDARD
     word = (usage.service_tier or "")[:_LONGEST_WORD]
     if asked and label in ASKED_COUNTS:
         word = asked

@@ -98,7 +98,7 @@ def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:
     """What classes of tokens cost."""
     if facts is None or facts.standard is None:
         return _unpriced(facts, tier, "model")
-    ladder: Ladder | None = facts.standard if tier == STANDARD else facts.tiers.get(tier)
+    ladder = ladder_of(facts, tier)
     if ladder is None:
         return _unpriced(facts, tier, f"tier {tier}")
     rates = ladder.rates_for(tokens.total_input) if ladder.steps else ladder.base
@@ -121,6 +121,18 @@ def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:
     return Cost(*amounts, facts.entry or facts.override, tier, missing)
 
 
+def ladder_of(facts: ModelFacts | None, tier: str) -> Ladder | None:
+    """The prices of a tier; None if they are not known."""
+    if facts is None or facts.standard is None:
+        return None
+    return facts.standard if tier == STANDARD else facts.tiers.get(tier)
+
+
+def nano(count: int, rate: int) -> int:
+    """So many times a rate in pico-dollars, in nano-dollars, rounded half up."""
+    return (count * rate + _PICO // 2) // _PICO
+
+
 def _is_apart(name: str, facts: ModelFacts) -> bool:
     """Whether tokens of a class have another price than those that they are counted among."""
     return name.startswith("cache_write") or name in facts.apart
@@ -129,7 +141,7 @@ def _is_apart(name: str, facts: ModelFacts) -> bool:
 def _amount(count: int, rate: int | None) -> int | None:
     if not count:
         return 0
-    return None if rate is None else (count * rate + _PICO // 2) // _PICO
+    return None if rate is None else nano(count, rate)
 
 
 def _unpriced(facts: ModelFacts | None, tier: str, what: str) -> Cost:

@@ -11,7 +11,8 @@ PER_MILLION, PER_PIECE = 10**6, 10**12
 def in_units(amount: int, unit: int) -> str:
     """An amount in units that are a power of ten, without the noughts that say nothing."""
     whole, part = divmod(abs(amount), unit)
-    decimals = f"{part:0{len(str(unit)) - 1}d}".rstrip("0")
+    # With its unit before it a part has all its noughts.
+    decimals = str(unit + part)[1:].rstrip("0")
     return f"{'-' if amount < 0 else ''}{whole}{'.' if decimals else ''}{decimals}"
 
 
@@ -23,6 +24,11 @@ def short_dollars(nano: int) -> str:
         return "<$0.0001"
     text = f"{(nano + NANO // 20_000) // (NANO // 10_000) / 10_000:.4f}"
     return f"${text[:4]}{text[4:].rstrip('0')}"
+
+
+def least_dollars(nano: int) -> str:
+    """The same of a cost that is at least so much: of the smallest ones all digits, since less would say nothing."""
+    return dollars(nano) if 0 < nano < NANO // 10_000 else short_dollars(nano)
 
 
 def dollars(nano: int) -> str:

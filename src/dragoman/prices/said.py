@@ -13,7 +13,7 @@ from dragoman.prices.money import NANO
 #                        https://docs.perplexity.ai/docs/grounded-llm/openai-compatibility
 #   cost_in_usd_ticks    ten thousand millions of them are a dollar: https://docs.x.ai/developers/cost-tracking
 _COST, _TICKS = "cost", "cost_in_usd_ticks"
-_MEMBERS = frozenset({_COST, _TICKS})
+MEMBERS = frozenset({_COST, _TICKS})
 _TICKS_IN_NANO = 10
 # More than any answer costs, in nano-dollars, and in whatever is counted: beyond that nothing is reckoned with.
 _MOST = 10**15
@@ -23,7 +23,7 @@ _LONGEST = 40
 
 def said_of(usage: Usage) -> int | None:
     """Nano-dollars; None if nothing is said that can be read."""
-    if usage.extras is None or _MEMBERS.isdisjoint(usage.extras.fields):
+    if usage.extras is None or MEMBERS.isdisjoint(usage.extras.fields):
         return None
     fields = usage.extras.fields
     ticks = _decimal(fields.get(_TICKS))

@@ -28,7 +28,7 @@ Amount: TypeAlias = Annotated[int, Meta(ge=0, le=_DEAREST)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
 # From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
 When: TypeAlias = int | tuple[int, int] | None
-# How a name is matched: its first letter says how, see `_MATCHERS`. Of several in a tuple all must hold.
+# How a name is matched: its first letter says how, see `_matcher` of `book.py`. Of several in a tuple all must hold.
 Rule: TypeAlias = str | tuple[str, ...]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.costs import UNREPORTED, Costs, together
 from dragoman.gateway.records.record import Attempt
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.prices.book import Book, Override
@@ -246,3 +249,32 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     assert together((refused,)) == {}
     assert together((answered,)) == {"tokens": answered.tokens, "estimated": False, "money": answered.money}
     assert together((unknown, unknown)) == {"tokens": None, "estimated": False, "money": UNREPORTED}
+
+
+NOTHING_MORE: JsonObject = {
+    "odd": 1,
+    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+    "prompt_tokens_details": {"audio_tokens": 0},
+}
+RATES = st.none() | st.integers(0, 40 * DOLLAR)
+COUNTS = st.none() | st.integers(-2, 5) | st.integers(0, 1 << 37)
+
+
+@given(
+    name=st.sampled_from(["p/m", "q/m", "openai/gpt-5.4", "anthropic/claude-sonnet-4-5", "google/gemini-2.5-pro"]),
+    rates=st.builds(Rates, input=RATES, output=RATES, cache_read=RATES, thinking=st.none() | RATES, request=RATES),
+    counts=st.fixed_dictionaries(
+        {"input": st.integers(-2, 1 << 37), "output": st.integers(-2, 1 << 37)},
+        optional={name: COUNTS for name in ("cache_read", "cache_write", "thinking", "web_searches")},
+    ),
+    tier=st.sampled_from([None, "", "default", "priority", "flex"]),
+)
+def test_simple_prices_come_to_what_all_of_them_do(
+    name: str, rates: Rates, counts: dict[str, int], tier: str | None
+) -> None:
+    """Whoever tells of runs, and be it of none, goes the long way."""
+    door, asked = costs(p__m=Override(rates=rates, tiers={"flex": rates})), target(*name.split("/"))
+    plain = replace(Usage(), service_tier=tier, **counts)
+    expected = door.spent(asked, replace(plain, extras=Extras(origin="x", fields={"iterations": []})))
+    assert door.spent(asked, plain) == expected
+    assert door.spent(asked, replace(plain, extras=Extras(origin="x", fields=NOTHING_MORE))) == expected

@@ -11,16 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from msgspec.structs import astuple
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.record import Attempt
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
 from dragoman.prices.book import Book, ModelFacts
-from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tier_of, tokens_of
-from dragoman.prices.cost import CLASSES, Cost, cost_of, price
-from dragoman.prices.said import said_of
+from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tells_more, tier_of, tokens_of
+from dragoman.prices.cost import CLASSES, Cost, cost_of, ladder_of, nano, price
+from dragoman.prices.said import MEMBERS, said_of
 from dragoman.providers.model_facts import facts_of
 from dragoman.providers.provider import Provider
 from dragoman.routing.target import Target
@@ -38,8 +40,48 @@ _MOST_TOKENS = 1 << 36
 _MOST_SEARCHES = 1 << 20
 _DEAREST = 10**14
 _REGIONAL = frozenset({"bedrock", "vertex"})
+# What ran beside an answer, and what its provider says that it cost.
+_OTHERS = frozenset({"iterations", *MEMBERS})
 # A day, or the like, at the end of a name.
 _find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
+
+
+class _Simple(Struct, frozen=True, gc=False):
+    """Prices of input, output and what a cache had, up to so many tokens; most calls need no others."""
+
+    input: int
+    output: int
+    cache_read: int | None
+    most: int
+    # What goes with the amounts: what has no price, and where the prices are from.
+    unpriced: tuple[str, ...]
+    version: str
+    entry: str
+    tier: str
+
+    def spent(self, usage: Usage) -> tuple[Tokens, Money] | None:
+        """What counts took and cost that tell nothing else; None if these are not so simple."""
+        total, output, read, thinking = usage.input, usage.output, usage.cache_read or 0, usage.thinking or 0
+        if usage.cache_write or usage.web_searches or not 0 <= read <= total or not 0 <= thinking <= output:
+            return None
+        if total > self.most or total + output > _MOST_TOKENS or (read and self.cache_read is None):
+            return None
+        paid = nano(total - read, self.input)
+        said = nano(output, self.output)
+        cached = nano(read, self.cache_read or 0) if read else 0
+        if paid + said + cached > _DEAREST:
+            return None
+        money = Money(paid, said, cached, 0, 0, 0, 0, 0, self.unpriced, self.version, self.entry, self.tier)
+        return Tokens(total, read, 0, 0, output, thinking), money
+
+
+class _Known(Struct, frozen=True):
+    """What is known of whoever answered, between two moments, and its prices if they are simple."""
+
+    facts: ModelFacts | None
+    since: float
+    until: float
+    simple: _Simple | None
 
 
 class Costs:
@@ -49,12 +91,17 @@ class Costs:
         self._book = book
         self._wall = wall
         # What is known of a target, by its id, the name in the answer and the tier, and until when.
-        self._known: dict[tuple[str, str, str], tuple[ModelFacts | None, float, float]] = {}
+        self._known: dict[tuple[str, str, str], _Known] = {}
 
     def spent(self, target: Target, usage: Usage, answered_by: str = "", asked_tier: str = "") -> tuple[Tokens, Money]:
         """What a call took and cost that told its counts; `answered_by` is the model that the answer names."""
         tier = tier_of(usage, asked_tier, target.provider.upstream)
-        facts = self._facts(target, answered_by, tier)
+        known = self._of(target, answered_by, tier)
+        if known.simple is not None and (usage.extras is None or _tells_nothing(usage.extras.fields)):
+            spent = known.simple.spent(usage)
+            if spent is not None:
+                return spent
+        facts = known.facts
         if has_runs(usage):
             if has_too_many_runs(usage):
                 return Tokens(), Money(unpriced=("counts",), said=said_of(usage))
@@ -70,27 +117,49 @@ class Costs:
             return Tokens(), Money(unpriced=("counts",), said=money.said)
         return tokens, money
 
+    def unreported(self, target: Target) -> Money:
+        """What a call cost that told nothing of what it took: nobody knows, unless what it takes costs nothing."""
+        facts = self._of(target, "", STANDARD).facts
+        rates = None if facts is None else facts.rates
+        if rates is None or rates.input is None or rates.output is None or any(astuple(replace(rates, request=None))):
+            return UNREPORTED
+        return self._money(price(facts, classes.Tokens(), STANDARD), None)
+
     def _money(self, cost: Cost, said: int | None) -> Money:
         amounts = astuple(cost)[: len(CLASSES)]
         if amounts == _UNKNOWN:
             amounts = _NOTHING
         elif None in amounts:
             amounts = tuple([amount or 0 for amount in amounts])
-        version = self._book.table.version if cost.entry else ""
-        return Money(*(*amounts, cost.unpriced, version, cost.entry, cost.tier, said))
+        return Money(*(*amounts, cost.unpriced, self._version(cost), cost.entry, cost.tier, said))
 
-    def _facts(self, target: Target, answered_by: str, tier: str) -> ModelFacts | None:
+    def _version(self, cost: Cost) -> str:
+        return self._book.table.version if cost.entry else ""
+
+    def _of(self, target: Target, answered_by: str, tier: str) -> _Known:
         """What is known of whoever answered, from memory within the time that it holds for."""
         key, now = (target.id, answered_by, tier), self._wall()
         known = self._known.get(key)
-        if known is not None and known[1] <= now < known[2]:
-            return known[0]
+        if known is not None and known.since <= now < known.until:
+            return known
         facts, since, until = self._find(target, answered_by, tier, now)
+        found = _Known(facts, since, until, self._simple(facts, tier))
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
         if len(target.id) + len(answered_by) <= _LONGEST_NAME:
-            self._known[key] = facts, since, until
-        return facts
+            self._known[key] = found
+        return found
+
+    def _simple(self, facts: ModelFacts | None, tier: str) -> _Simple | None:
+        ladder, cost = ladder_of(facts, tier), price(facts, classes.Tokens(), tier)
+        version = self._version(cost)
+        if ladder is None:
+            return _Simple(0, 0, 0, _MOST_TOKENS, cost.unpriced, version, cost.entry, tier)
+        rates = ladder.base
+        if rates.input is None or rates.output is None or rates.thinking is not None or rates.request:
+            return None
+        most = ladder.steps[0].above if ladder.steps else _MOST_TOKENS
+        return _Simple(rates.input, rates.output, rates.cache_read, most, (), version, cost.entry, tier)
 
     def _find(self, target: Target, answered_by: str, tier: str, now: float) -> tuple[ModelFacts | None, float, float]:
         provider, found = target.provider, [ModelFacts()]
@@ -117,6 +186,11 @@ class Costs:
     def _has_own_price(self, provider: Provider, model: str) -> bool:
         override = self._book.override_of(provider.name, model)
         return override is not None and override[1].has_prices
+
+
+def _tells_nothing(fields: JsonObject) -> bool:
+    """Whether members beside the totals say nothing of what an answer cost."""
+    return _OTHERS.isdisjoint(fields) and not tells_more(fields)
 
 
 def _can_be(tokens: Tokens) -> bool:
