@@ -204,9 +204,10 @@ def translate_response(
     asked = asked_by(request, outer)
     minted = mint or derived_mint(raw)
     try:
-        answer = outer.decode_response(halves.read_object(body), asked, ledger)
+        read = halves.read_object(body)
+        answer = outer.decode_response(read, asked, ledger)
         if isinstance(answer, Failure):
-            return _failed(answer, inner, request_id)
+            return _failed(answer, inner, request_id, outer.usage_of(read))
         for body_before in reversed(earlier):
             answer = _joined(outer.decode_response(halves.read_object(body_before), asked, ledger), answer)
         halves.close()
@@ -214,7 +215,7 @@ def translate_response(
         answer = _cut_at_stop(answer, asked.stops)
         compacted = as_compaction(answer) if asked.summarises else answer
         if isinstance(compacted, Failure):
-            return _failed(compacted, inner, request_id)
+            return _failed(compacted, inner, request_id, answer.usage)
         answer = compacted
         if stream:
             written = as_stream(answer, inner, asked, minted, ledger)
@@ -261,14 +262,14 @@ def translate_headers(headers: Mapping[str, str], *, source: str, target: str, n
     return codec_of(target).encode_limits(codec_of(source).decode_limits(lowered, now), now)
 
 
-def _failed(failure: Failure, inner: Codec, request_id: str | None) -> TranslatedResponse:
+def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage | None = None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
     # A spent quota is a 429 in the OpenAI protocols, and a refused key of the gateway's own a 502 in all of them;
     # without this header SDKs and agents would try again, some for minutes (mapping.md §21).
     final = failure.kind is FailureKind.UPSTREAM_AUTH or (failure.kind is FailureKind.QUOTA and status == 429)
     headers = {"x-should-retry": "false"} if final else {}
     return TranslatedResponse(
-        body=encode(body), losses=(), status=status, headers=headers, failed=True, failure=failure
+        body=encode(body), losses=(), status=status, headers=headers, failed=True, usage=usage, failure=failure
     )
 
 

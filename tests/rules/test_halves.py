@@ -278,6 +278,14 @@ def test_halves_of_log_probabilities_stay_where_they_are() -> None:
     assert halves.read(second.encode()) == {"delta": {"content": "\U0001f600"}, "logprobs": lone}
 
 
+@pytest.mark.parametrize("kind", [[], {}, [{}], 1, None, True])
+def test_halves_are_mended_whatever_stands_where_a_type_does(kind: JsonValue) -> None:
+    halves = Halves(Ledger())
+    first = json.dumps({"type": kind, "delta": {"content": HIGH}}).encode()
+    assert halves.read(first) == {"type": kind, "delta": {"content": ""}}
+    assert halves.read(first.replace(b"ud83d", b"ude00")) == {"type": kind, "delta": {"content": "\U0001f600"}}
+
+
 @pytest.mark.parametrize("body", [b'{"a":"\\ud83d', b'{"a":', b"[1,]"])
 def test_what_is_no_json_is_none_with_halves_either(body: bytes) -> None:
     with pytest.raises(WireError, match="is not JSON"):

@@ -122,3 +122,50 @@ def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
     body = b'{"type":"error","error":{"type":"overloaded_error","message":"too busy"}}'
     assert b"too busy" in translator.feed(body) + translator.close()
     assert translator.failure is not None and translator.failure.message == "too busy"
+
+
+_OPENED = {"input_tokens": 8, "output_tokens": 1}
+_MESSAGE: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+_RESPONSE: dict[str, object] = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
+_SILENT: dict[str, tuple[dict[str, object], ...]] = {
+    MESSAGES: (
+        {"type": "message_start", "message": {**_MESSAGE, "stop_reason": None, "usage": _OPENED}},
+        {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ),
+    RESPONSES: (
+        {"type": "response.created", "response": {**_RESPONSE, "status": "in_progress"}, "sequence_number": 0},
+        {
+            "type": "response.completed",
+            "response": {**_RESPONSE, "status": "completed", "usage": {"input_tokens": 8, "output_tokens": 5}},
+            "sequence_number": 1,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize("source", [MESSAGES, RESPONSES])
+def test_the_counts_at_the_end_of_an_answer_that_says_nothing_are_its_counts(
+    source: str, target: str, at_once: bool
+) -> None:
+    stream = StreamTranslator(source=source, target=target)
+    frames = [sse(event) for event in _SILENT[source]]
+    for piece in [b"".join(frames)] if at_once else frames:
+        stream.feed(piece)
+    stream.close()
+    assert stream.failure is None
+    assert stream.is_counted
+    assert stream.usage is not None
+    assert (stream.usage.input, stream.usage.output) == (8, 5)
+
+
+def test_what_the_opening_of_an_answer_counts_is_not_its_count() -> None:
+    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    start, end, _ = _SILENT[MESSAGES]
+    said = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Well"}}
+    stream.feed(sse(start, said))
+    assert not stream.is_counted
+    stream.feed(sse({"type": "content_block_stop", "index": 0}, {**end, "usage": None}))
+    assert not stream.is_counted

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import WireError
 from dragoman.wire.json import decode, encode
-from dragoman.wire.splice import members, replace_text, with_stream
+from dragoman.wire.splice import replace_text, with_stream
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_body_without_the_member_is_an_error() -> None:
 @pytest.mark.parametrize("body", [b"[]", b"{", b'"model"'])
 def test_what_is_no_object_is_an_error(body: bytes) -> None:
     with pytest.raises(WireError):
-        members(body)
+        with_stream(body, stream=True)
 
 
 _values = st.recursive(st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=3), max_leaves=6)

@@ -100,9 +100,10 @@ class Ended(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The answer broke off; nothing follows."""
+    """The answer broke off; nothing follows. `usage` is what it took in all, if that was told with it."""
 
     failure: Failure
+    usage: Usage | None = None
 
 
 class Heartbeat(Struct, frozen=True):

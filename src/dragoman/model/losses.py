@@ -37,13 +37,8 @@ class Loss(Struct, frozen=True):
 
 def render_place(place: Place) -> str:
     """Write a place the way people do: `messages[3].parts[0]`."""
-    written = ""
-    for step in place:
-        if type(step) is int:
-            written += f"[{step}]"
-        else:
-            written += f".{step}" if written else f"{step}"
-    return written
+    # A long history loses something in every turn.
+    return "".join([f"[{step}]" if type(step) is int else f".{step}" for step in place]).removeprefix(".")
 
 
 class Ledger(Struct, eq=False):

@@ -113,7 +113,9 @@ class Halves:
         self._lost = False
 
     def _document(self, value: JsonValue) -> JsonValue:
-        return self._mended(value, (value.get("type"),) if isinstance(value, dict) else (), growing=False)
+        kind = value.get("type") if isinstance(value, dict) else None
+        # Whatever else stands there tells nothing apart.
+        return self._mended(value, (kind,) if isinstance(kind, str) else (), growing=False)
 
     def _mended(self, value: JsonValue, place: _Place, *, growing: bool) -> JsonValue:
         if isinstance(value, str):

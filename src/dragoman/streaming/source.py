@@ -48,6 +48,7 @@ class Source:
         "_told",
         "_whole",
         "answered",
+        "counted",
         "decoder",
         "failure",
         "first_call",
@@ -80,8 +81,9 @@ class Source:
         self.spoken = self.answered = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
-        # What was counted before anything was said.
+        # What was counted before anything was said; and whether a failure told what all of it took.
         self.opening: Usage | None = None
+        self.counted = False
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
@@ -187,6 +189,8 @@ class Source:
                 if not self.first_call and isinstance(event.part, ToolCall):
                     self.first_call = event.part.call_id
             elif isinstance(event, Failed):
+                if event.usage is not None:
+                    self.usage, self.counted = event.usage, True
                 self.failure = bounded(event.failure)
                 self.over = True
                 return [*events[:position], Failed(self.failure)]
@@ -200,6 +204,9 @@ class Source:
             kind = type(event)
             if kind not in _OPENING:
                 self.spoken, self.answered = True, kind is not Failed
+                if kind is Stopped:
+                    # Nothing was said at all: what was counted last is what its end told.
+                    self.opening = None
                 return
             if isinstance(event, UsageReported):
                 self.opening = event.usage

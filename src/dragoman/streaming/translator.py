@@ -236,7 +236,9 @@ class StreamTranslator:
     def is_counted(self) -> bool:
         """Whether the counts are those of the whole answer, and not what its opening told."""
         source = self._source
-        return source.stop is not None and source.usage is not None and source.usage is not source.opening
+        if source.stop is None:
+            return source.counted
+        return source.usage is not None and source.usage is not source.opening
 
     @property
     def first_call(self) -> str:
@@ -268,8 +270,9 @@ class StreamTranslator:
 
 
 def _told_whole(outer: Codec, asked: Asked, ledger: Ledger, body: bytes) -> list[Event]:
-    answer = outer.decode_response(decode_object(body), asked, ledger)
-    return [Failed(answer)] if isinstance(answer, Failure) else list(unfold(answer))
+    read = decode_object(body)
+    answer = outer.decode_response(read, asked, ledger)
+    return [Failed(answer, outer.usage_of(read))] if isinstance(answer, Failure) else list(unfold(answer))
 
 
 def _octets(chunk: object) -> bytes:

@@ -12,11 +12,6 @@ from dragoman.wire.spans import Member, object_members, replace_value, replaced,
 _first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]*+")').match
 
 
-def members(body: bytes) -> dict[str, bytes]:
-    """The members of a top-level object as the bytes they were written in; the last of duplicates counts."""
-    return {member.key: body[member.value_start : member.value_end] for member in object_members(body)}
-
-
 def replace_text(body: bytes, key: str, text: str) -> bytes:
     """The same bytes with the top-level string member `key` saying something else."""
     found = _first(body)

@@ -21,8 +21,8 @@ from dragoman.model.parts import (
 )
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_chat.answers import (
+    AnswerText,
     Paragraphs,
-    Spoken,
     annotate,
     client_name,
     completion_id,
@@ -102,7 +102,7 @@ def test_paragraphs_stand_apart_after_something_else_or_in_another_unit() -> Non
 
 
 def test_spoken_text_is_joined_and_no_text_is_null() -> None:
-    spoken = Spoken()
+    spoken = AnswerText()
     assert spoken.content() is None
     spoken.add(Text(text="a"), 0, Ledger())
     spoken.interrupt()

@@ -247,6 +247,12 @@ def test_every_other_frame_passes(frames: bytes) -> None:
     assert withhold_usage(frames) == frames
 
 
+def test_a_line_end_that_was_cut_stays_with_its_frame() -> None:
+    before, usage = frame(WORD, b"\r\n"), frame(USAGE, b"\r\n")
+    pieces = (before[:-1], before[-1:] + usage, frame(b"[DONE]", b"\r\n"))
+    assert b"".join(map(withhold_usage, pieces)) == before + pieces[2]
+
+
 def test_a_usage_chunk_spread_over_lines_or_cut_off_at_its_end_is_withheld_too() -> None:
     assert withhold_usage(b'data: {"choices":\ndata: [],"usage":{}}\n\n' + frame(WORD)) == frame(WORD)
     assert withhold_usage(frame(WORD) + b"data: " + USAGE) == frame(WORD)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_of
 from tests.protocols.openai_chat.room import A, losses
 
 
@@ -87,3 +88,25 @@ def test_searches_are_reported_once_and_lifetimes_never(
     ledger = Ledger()
     encode_usage(Usage(web_searches=2, extras=Extras(origin=A, fields=fields)), ledger)
     assert losses(ledger) == expected | {("dropped", "usage", "usage.web_searches")}
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {},
+        {"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0}},
+        {"prompt_tokens_details": None, "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 0}},
+        {"completion_tokens_details": {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}},
+        {"prompt_tokens_details": {"cached_tokens": 40}},
+        {"completion_tokens_details": {"reasoning_tokens": 30}},
+        {"total_tokens": 19},
+        {"prompt_tokens": "10"},
+        {"prompt_cache_hit_tokens": 3},
+    ],
+)
+def test_the_usual_counts_are_what_the_rules_make_of_them(counts: JsonObject) -> None:
+    usage: JsonObject = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **counts}
+    found, ruled = usage_of({"usage": usage, "service_tier": "flex"}), decode_usage(usage, "flex", Ledger())
+    assert found is not None
+    # What says nothing of them is left out where nobody writes it again.
+    assert replace(found, extras=None) == replace(ruled, extras=None)

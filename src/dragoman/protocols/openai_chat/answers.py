@@ -128,7 +128,7 @@ class Paragraphs:
         return apart
 
 
-class Spoken:
+class AnswerText:
     """The text of an answer with its citations, which count code points of the whole."""
 
     def __init__(self) -> None:

@@ -140,6 +140,9 @@ def withhold_usage(frames: bytes) -> bytes:
         frame = frames[at:end]
         if _find_no_choices(frame) is None or not _tells_only_usage(frame):
             kept.append(frame)
+        elif frame.startswith(b"\n"):
+            # The rest of a line end that was cut after its return: it is of the frame before.
+            kept.append(b"\n")
         at = end
     return b"".join(kept)
 

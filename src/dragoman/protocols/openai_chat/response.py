@@ -21,7 +21,7 @@ from dragoman.model.parts import (
 from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Asked, Mint, TargetModel
 from dragoman.protocols.openai_chat.answers import (
-    Spoken,
+    AnswerText,
     client_name,
     completion_id,
     report_call,
@@ -297,7 +297,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     if response.origin == NAME:
         return _encode_home(response, asked, mint)
     drop_extras(response.extras, (), ledger, answer=True)
-    spoken = Spoken()
+    spoken = AnswerText()
     refusals: list[str] = []
     reasoning: list[str] = []
     details: list[JsonObject] = []

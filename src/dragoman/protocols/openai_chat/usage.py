@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -27,6 +29,9 @@ _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 # Where the counts stand that are written at home.
 _HOME = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST)]
 
 
 class _Count(Struct, frozen=True):
@@ -221,12 +226,37 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
     drop_extras(Extras(origin=extras.origin, fields=rest), ("usage",), ledger)
 
 
+class _InputDetails(Struct, forbid_unknown_fields=True, gc=False):
+    cached_tokens: Count | None = None
+    audio_tokens: Literal[0] | None = None
+
+
+class _OutputDetails(Struct, forbid_unknown_fields=True, gc=False):
+    reasoning_tokens: Count | None = None
+    audio_tokens: Literal[0] | None = None
+    accepted_prediction_tokens: Count | None = None
+    rejected_prediction_tokens: Count | None = None
+
+
+class _Usual(Struct, forbid_unknown_fields=True, gc=False):
+    """Counts as nearly every server tells them."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: _InputDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+
+
 def usage_of(answer: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     usage, found = usage_in(answer, None), answer.get("service_tier")
     if not isinstance(usage, dict):
         return None
     tier = found if isinstance(found, str) else None
+    usual = _usual(usage, tier)
+    if usual is not None:
+        return usual
     told = False
     for name in _SUMS:
         total = usage.get(name)
@@ -236,3 +266,19 @@ def usage_of(answer: JsonObject) -> Usage | None:
             return decode_usage(usage, tier, Ledger())
         told = True
     return None if told else decode_usage(usage, tier, Ledger())
+
+
+def _usual(usage: JsonObject, tier: str | None) -> Usage | None:
+    """Counts that need no rules, without what says nothing of them; None if they are others."""
+    try:
+        told = convert(usage, _Usual)
+    except ValidationError:
+        return None
+    prompt, completion, read, thinking = told.prompt_tokens, told.completion_tokens, None, None
+    if told.prompt_tokens_details is not None:
+        read = told.prompt_tokens_details.cached_tokens
+    if told.completion_tokens_details is not None:
+        thinking = told.completion_tokens_details.reasoning_tokens
+    if told.total_tokens != prompt + completion or (read or 0) > prompt or (thinking or 0) > completion:
+        return None
+    return Usage(prompt, completion, read, None, thinking, None, tier)

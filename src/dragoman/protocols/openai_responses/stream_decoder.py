@@ -206,15 +206,18 @@ class StreamDecoder:
 
     def _failed(self, event: JsonObject) -> None:
         response = event.get("response")
-        error = response.get("error") if type(response) is dict else None
-        self._fail(failure_of(error if type(error) is dict else {"message": "the response failed"}))
+        if type(response) is not dict:
+            response = {}
+        error = response.get("error")
+        failure = failure_of(error if type(error) is dict else {"message": "the response failed"})
+        self._fail(failure, self._counted(response))
 
     def _error(self, event: JsonObject) -> None:
         nested = event.get("error")
         self._fail(failure_of(nested if type(nested) is dict else {**event, "type": None}))
 
-    def _fail(self, failure: Failure) -> None:
-        self._context.out.append(Failed(failure))
+    def _fail(self, failure: Failure, usage: Usage | None = None) -> None:
+        self._context.out.append(Failed(failure, usage))
         self._over = True
 
     # Items.
