@@ -283,6 +283,19 @@ KINDS: dict[str, Kind] = {
         pairs=KEEPING,
         setup=KEPT_HERE,
     ),
+    # What is kept here is weighed with what is said, and goes on with any.
+    "failover_kept_and_weighed": Kind(
+        steps=lambda c, p: [
+            # The second loses less.
+            _asked(c, p, line="chosen"),
+            *told(whole(SECOND[p])),
+            _asked(c, p, line="chosen", previous_response_id="$resp"),
+            *_overloaded(SECOND[p]),
+            *told(whole(p)),
+        ],
+        pairs=((RESPONSES, MESSAGES),),
+        setup=KEPT,
+    ),
     # What a provider keeps it alone can go on from, wherever it stands on the line.
     "failover_kept_elsewhere": Kind(
         steps=_kept_elsewhere,

@@ -156,6 +156,20 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         assert (alone["chosen"], alone["because"]) == ("chat/m", "the name has no other target")
 
 
+def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -> None:
+    with running((), settings_with) as house:
+        traffic = house.app.service.traffic
+        now = traffic.clock()
+        for _ in range(5):
+            traffic.health.note("chat/m", Kind.NO_ANSWER, now, now)
+        permit = traffic.health.take_permit("chat/m", now, 10.0)
+        traffic.health.note("chat/m", Kind.ANSWERED, now, now, permit=permit)
+        told = asked(house, "two")
+        assert told["chosen"] == "messages/m"
+        why = "it has only just come back, and gets some of the requests"
+        assert rows(told)[1]["behind"] == {"standing": "ramping", "why": why}
+
+
 def test_no_dice_are_rolled_no_turn_is_taken_and_no_conversation_is_kept_alive() -> None:
     with running(lambda _: tells(CHAT), settings_with) as house:
         traffic = house.app.service.traffic

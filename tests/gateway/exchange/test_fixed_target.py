@@ -16,6 +16,7 @@ from dragoman.gateway.stored_responses.memory import look
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Needs
 from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole
+from tests.gateway.routed import target_of
 from tests.gateway.says import question, tells, with_provider
 
 TARGETS = ("chat/unknown", "messages/large", "responses/small", "all/tiny")
@@ -66,7 +67,7 @@ def test_what_overflows_goes_to_whoever_it_overflows_least() -> None:
         service = house.app.service
         fills = filling(Needs(size=4_000_000), service.knowledge.window)
         tiny, small, large, unknown = (
-            fills(service.routes.target(name, MESSAGES))
+            fills(target_of(service.routes, name, MESSAGES))
             for name in ("all/tiny", "responses/small", "messages/large", "chat/unknown")
         )
         assert tiny < small < large < unknown == 0.0

@@ -18,7 +18,7 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
 from dragoman.gateway.stored_responses.kept_answer import Task
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.gateway.stored_responses.recall import Recalled, recall
+from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
@@ -27,6 +27,7 @@ from dragoman.store import Tables
 from dragoman.store.conversations import LEASE
 from dragoman.translate import asked_by
 from tests.gateway.harness import CHAT, RESPONSES
+from tests.gateway.stored_responses.recalling import recall
 from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, Clock, item, opened
 
@@ -35,12 +36,12 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     body = json.dumps({"model": "m", "input": "Hello.", "metadata": {"a": "b"}, **more}).encode()
     endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1:1")
     provider = Provider(name="p", endpoints=(endpoint,), auth="none")
-    aim = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
+    target = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
     return prepare(
         ClientRequest(api_path=api_path_of("/v1/responses"), headers=[]),
         body,
         outline_of(body)[0],
-        aim,
+        target,
         renamed=False,
         strict=False,
         owner=b"",

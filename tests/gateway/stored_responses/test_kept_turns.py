@@ -33,6 +33,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.keeping_house import ALICE, BOB, in_store, store_of
+from tests.gateway.routed import target_of
 from tests.gateway.says import log_lines, model_of, streams, tells
 from tests.gateway.test_kept_first import held
 from tests.sdk.digging import Object, dig, dig_object, dig_objects
@@ -324,7 +325,7 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
         body, service = session.sent, house.app.service
         turns = module.TurnMemory(service, api_path_of(PATHS[CHAT]))
         house.run(turns.recall(b"", body))
-        messages, chat = (service.routes.target(model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
+        messages, chat = (target_of(service.routes, model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
         assert turns.may_lack(b"", body, messages) and not turns.may_lack(b"", body, chat)
         assert not turns.may_lack(b"somebody else", body, messages)
         assert SIGNATURE.encode() in turns.restored(body, messages)

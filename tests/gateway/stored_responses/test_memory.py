@@ -21,6 +21,7 @@ from dragoman.gateway.stored_responses.memory import Memory, look
 from dragoman.gateway.stored_responses.recall import recalled_of
 from tests.gateway.harness import RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
+from tests.gateway.routed import target_of
 from tests.sdk.digging import Object
 from tests.store.asked import Gate
 
@@ -30,46 +31,46 @@ ASKED = ClientRequest(api_path=PLACE, headers=[])
 RELAY = "echo/text@openai-responses"
 
 
-async def _begun(house: House, remembering: Memory, **body: object) -> tuple[ProviderRequest, Object]:
-    """A question as it goes on, and the body that was put."""
+async def _begun(house: House, memory: Memory, **body: object) -> tuple[ProviderRequest, Object]:
+    """A request as it goes on, and the body that was said."""
     raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
     service, looked = house.app.service, look(raw, PLACE)
-    aim = service.routes.target(looked.model, RESPONSES)
-    found = await remembering.recall(None, raw, looked, aim)
-    question = remembering.prepare(ASKED, raw, looked, found, aim, False)
+    target = target_of(service.routes, looked.model, RESPONSES)
+    found = await memory.recall(None, raw, looked, target)
+    prepared = memory.prepare(ASKED, raw, looked, found, target, False)
     assert looked.said is not None
     said = raw if found is None else recalled_of(raw, looked.said, found).body
-    return await remembering.begin(None, question), {**json.loads(said)}
+    return await memory.begin(None, prepared), {**json.loads(said)}
 
 
-def _remembering(house: House) -> Memory:
+def _memory(house: House) -> Memory:
     return Memory(house.app.service, PLACE)
 
 
 def test_a_request_that_refers_back_says_everything_itself() -> None:
     with keeping() as house:
         first = create(house)
-        remembering = _remembering(house)
-        _, said = house.run(_begun(house, remembering, previous_response_id=first["id"]))
+        memory = _memory(house)
+        _, said = house.run(_begun(house, memory, previous_response_id=first["id"]))
     assert "previous_response_id" not in said and isinstance(said["input"], list)
     assert [item["role"] for item in said["input"]] == ["user", "assistant", "user"]
 
 
 def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
     with keeping(storage=Storage(keep=False)) as house:
-        remembering = _remembering(house)
-        question, said = house.run(_begun(house, remembering))
-        house.run(remembering.keep(question, b"{}"))
-        remembering.end()
-        assert house.run(remembering.named(b"{}")) == b"{}"
+        memory = _memory(house)
+        prepared, said = house.run(_begun(house, memory))
+        house.run(memory.keep(prepared, b"{}"))
+        memory.end()
+        assert house.run(memory.named(b"{}")) == b"{}"
     assert said == {"model": ECHO, "input": "Hello."}
-    assert (remembering.kept_answer, remembering.in_background) == (None, False)
+    assert (memory.kept_answer, memory.in_background) == (None, False)
 
 
 def test_a_conversation_is_reserved_until_it_is_released() -> None:
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
-        first, second = _remembering(house), _remembering(house)
+        first, second = _memory(house), _memory(house)
         house.run(_begun(house, first, conversation=conversation))
         with pytest.raises(ClientError, match="Another response is being given"):
             house.run(_begun(house, second, conversation=conversation))
@@ -83,23 +84,23 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
 
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
-        remembering = _remembering(house)
-        question, _ = house.run(_begun(house, remembering, background=True, conversation=conversation))
-        assert remembering.in_background
+        memory = _memory(house)
+        prepared, _ = house.run(_begun(house, memory, background=True, conversation=conversation))
+        assert memory.in_background
 
         async def left() -> tuple[object, object, bool]:
-            store, gate, task = store_of(house), Gate(), remembering._task
+            store, gate, task = store_of(house), Gate(), memory._task
             assert task is not None
             held = store.read(gate)
             await gate.passed_by_nobody()
-            leaving = asyncio.ensure_future(remembering.leave(question, DetachedClient(), for_ever))
+            leaving = asyncio.ensure_future(memory.leave(prepared, DetachedClient(), for_ever))
             await asyncio.sleep(0)
             # Asked for right behind it: before anybody runs it, and says so.
             written = store.read(lambda tables: tables.responses.find(b"", task.response_id))
             assert not leaving.done()
             gate.open()
             begun, kept, _ = await asyncio.gather(leaving, written, held)
-            remembering.end()
+            memory.end()
             free = await store.write(lambda tables: tables.conversations.lease(b"", str(conversation), "another"))
             assert begun["id"] == task.response_id
             return begun["status"], kept is not None and kept.status, free
@@ -109,7 +110,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
 
 def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
     with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
-        house.run(_begun(house, _remembering(house), model=RELAY, background=True))
+        house.run(_begun(house, _memory(house), model=RELAY, background=True))
 
 
 def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +122,12 @@ def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(keeping_module, "renamed", watched)
     with keeping() as house:
-        remembering = _remembering(house)
-        house.run(_begun(house, remembering, model=RELAY))
+        memory = _memory(house)
+        house.run(_begun(house, memory, model=RELAY))
         # Millions of members once took seconds of everybody's time.
         for count in (1, 50_000):
             body = b'{"id":"resp_theirs","output":[]' + b',"a":[1]' * count + b"}"
-            told = house.run(remembering.named(body))
+            told = house.run(memory.named(body))
             assert told.startswith(b'{"id":"resp_') and b"theirs" not in told
     assert [name.startswith("large-") for name in threads] == [False, True]
 
@@ -134,7 +135,7 @@ def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPat
 def test_what_is_kept_is_made_once_whoever_answers() -> None:
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
-        memory = _remembering(house)
+        memory = _memory(house)
         house.run(_begun(house, memory, conversation=conversation))
         first, keeper, release = memory._task, memory.kept_answer, memory._release
         assert first is not None and keeper is not None and release is not None
@@ -149,7 +150,7 @@ def test_what_is_kept_is_made_once_whoever_answers() -> None:
 
 def test_what_an_earlier_target_recalled_or_said_is_not_the_next_ones() -> None:
     with keeping() as house:
-        memory = _remembering(house)
+        memory = _memory(house)
         house.run(_begun(house, memory, model=RELAY))
         keeper = memory.kept_answer
         assert keeper is not None

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.stored_responses.recall import added, keeper_of, recall
+from dragoman.gateway.stored_responses.recall import added, keeper_of
 from dragoman.gateway.stored_responses.references import items_of, named_in, references_in
 from dragoman.store import Tables
 from dragoman.store.responses import Item, Kept
+from tests.gateway.stored_responses.recalling import recall
 from tests.store.opened import ALICE, BOB, opened
 
 QUESTION = b'{"role":"user","content":"first \\ud83d\\ude00 1.0e5"}'
@@ -159,6 +160,18 @@ def test_where_several_have_state_at_a_provider_only_what_is_known_to_be_ones_ow
         for body in (b'{"previous_response_id":"resp_9"}', b'{"conversation":"c"}', b'{"input":[{"id":"msg_9"}]}'):
             assert "not found" in _refused(store, body, native=True, shared=True).message
             assert "not found" in _refused(None, body, native=True, shared=True).message
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_where_several_have_state_at_a_provider_what_was_kept_is_read_as_closely_as_a_request(shared: bool) -> None:
+    twice = b'{"type":"reasoning","id":"rs_1","id":"rs_2","summary":[],"encrypted_content":"gAAA"}'
+    with opened() as store:
+        store.responses.add(ALICE, _kept("resp_1"), items_of([QUESTION]), items_of([twice]))
+        body = b'{"input":"x","previous_response_id":"resp_1"}'
+        if shared:
+            assert "twice" in _refused(store, body, native=True, shared=True).message
+        else:
+            assert recall(store, ALICE, body, native=True) is not None
 
 
 def test_without_a_store_a_request_goes_on_as_it_is() -> None:
@@ -431,3 +444,22 @@ def test_who_keeps_what_a_request_refers_to_is_found(said: bytes, keeper: str | 
         store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
         assert keeper_of(store, ALICE, references) == keeper
         assert keeper_of(store, BOB, references) == (None if references.conversation else "")
+
+
+@pytest.mark.parametrize(
+    ("said", "keeper"),
+    [
+        (b'{"input":"x"}', ""),
+        (b'{"input":"x","previous_response_id":"resp_here"}', ""),
+        (b'{"input":"x","previous_response_id":"resp_far"}', None),
+        (b'{"input":[{"type":"item_reference","id":"msg_here"}]}', ""),
+        (b'{"input":[{"type":"item_reference","id":"msg_far"}]}', None),
+        (b'{"input":[{"type":"reasoning","id":"rs_far","summary":[]}]}', ""),
+    ],
+)
+def test_where_nothing_is_noted_nobody_knows_who_keeps_what_is_not_here(said: bytes, keeper: str | None) -> None:
+    references = references_in(said)
+    assert references is not None
+    with opened() as store:
+        store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
+        assert keeper_of(store, ALICE, references, noted=False) == keeper

@@ -110,12 +110,12 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
         settings = settings_for(1)
         for protocol in (CHAT, RESPONSES):
             end = Endpoint(protocol=protocol, base_url="http://x")
-            aim = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
+            target = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
             said = references_in(body)
-            assert await looked_up(state, settings, None, said, body, aim) is not None
+            assert await looked_up(state, settings, None, said, body, target) is not None
             with pytest.raises(ClientError):
                 key = Key(name="b", digest=b"b")
-                await looked_up(state, settings_for(1, keys=["a", "b"]), key, said, body, aim)
+                await looked_up(state, settings_for(1, keys=["a", "b"]), key, said, body, target)
         await state.close(0.0)
 
     asyncio.run(main())

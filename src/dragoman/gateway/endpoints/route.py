@@ -20,9 +20,12 @@ from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.exchange.choice import (
     Seen,
     conversation_of,
+    keepers_of,
     needs_of,
+    says_too_little,
     seen_in,
     thread_of,
+    unable_to_go_on,
     wanted,
 )
 from dragoman.gateway.exchange.client import ClientRequest
@@ -35,19 +38,19 @@ from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.route_check import checked
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import look
-from dragoman.gateway.stored_responses.stored_state import StoredState
+from dragoman.gateway.stored_responses.memory import Look, look, may_recall
+from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Signs
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
-from dragoman.routing.explanation import ABSENT, BEHIND, because, reason
+from dragoman.routing.explanation import ABSENT, BEHIND, because, in_order, reason, shown_target
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
-from dragoman.routing.target import Target, shown_model
-from dragoman.sessions.classes import class_of
+from dragoman.routing.target import Target
+from dragoman.sessions.classes import OTHER, class_of
 from dragoman.wire.json import decode_object, encode
 
 # What keeps a request from the one target of a name, too.
@@ -121,19 +124,29 @@ async def explained(
     looked = await beside_loop(partial(look, body, api_path), len(body))
     looked = replace(looked, model=question.model or looked.model)
     route = service.routes.route(looked.model, api_path.protocol)
-    wants = wanted(body, asked, route, pinned=True)
-    seeing = partial(seen_in, body, asked, looked, route, replace(wants, losses=True))
-    seen = await beside_loop(seeing, len(route.targets) * len(body))
-    signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
+    wants = replace(wanted(body, asked, route, pinned=True), losses=True)
+    # What another one has had kept is not looked up.
+    keeper = await _keeper(service, asked, looked, route) if key is own else ""
+    found = None
+    if key is own and keeper == "" and may_recall(api_path) and says_too_little(looked, wants):
+        found = await looked_up(service.state, service.settings, key, looked.said, body, route.targets[0])
+    seeing = partial(seen_in, body, asked, looked, route, wants, found)
+    size = len(body) if found is None else len(body) + found.size
+    seen = await beside_loop(seeing, len(route.targets) * size)
+    if keeper is None:
+        seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
+    signs = seen.signs
+    if not wants.signs:
+        signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
     strict = service.settings.server.strict or (key is not None and key.strict) or asks_strictness(asked)
     name = question.key or ("" if own is None else own.name)
     said = question.headers or [(b"user-agent", question.program.encode("utf-8", "replace"))]
     hearing = partial(service.listener.facts, said, api_path.protocol, name, body)
     facts = await beside_loop(hearing, len(body))
     if question.thread:
-        facts = replace(facts, said_class=question.thread)
+        facts = replace(facts, said_class=question.thread.removeprefix(f"{OTHER}:"))
     needs = needs_of(asked, len(body), seen, question.program, name, strict)
-    needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
+    needs = replace(needs, client=facts.client, thread=class_of(facts).kind, keeper=keeper or "")
     # Where another one's conversation is, is not told.
     known = route.outline.sticky and key is own
     thread = thread_of(route, facts)
@@ -143,6 +156,18 @@ async def explained(
         plan = _of_one(plan, route.only)
     told = _told(service, looked.model, route, plan, signs, seen)
     return {**told, "checked": [*await checked(service, route, is_operator=is_operator)]} if question.check else told
+
+
+async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:
+    """The provider of the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
+    keepers, state = keepers_of(route, looked), service.state
+    if looked.said is None or not keepers:
+        return ""
+    if state.store is None:
+        # Where something is kept, but no gateway runs, it may be kept there.
+        return "" if service.settings.storage.keep else None
+    found = await located(state, asked.key, looked.said, noted=service.notes_ids)
+    return found if found is None or found in keepers else ""
 
 
 def _path_of(body: bytes, client: str) -> ApiPath:
@@ -188,7 +213,7 @@ def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, 
         "bytes": needs.size,
         "tokens": needs.tokens,
         "candidates": [
-            *(_candidate(service, found, plan, needs, seen) for found in _in_order(plan)),
+            *(_candidate(service, route, found, plan, needs, seen) for found in in_order(plan)),
             *map(_missed, route.missed),
         ],
     }
@@ -196,21 +221,20 @@ def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, 
 
 def _missed(name: str) -> JsonObject:
     """A target that would be there if its provider were."""
-    provider, _, model = name.partition("/")
-    target = f"{provider}/{shown_model(model)}"
-    return {"target": target, "place": None, "standing": "absent", "left_out": {"filter": "absent", "why": ABSENT}}
+    return {
+        "target": shown_target(name),
+        "place": None,
+        "standing": "absent",
+        "left_out": {"filter": "absent", "why": ABSENT},
+    }
 
 
-def _in_order(plan: Plan) -> list[Candidate]:
-    """As they would be tried; those that are left out come last."""
-    places = {target.id: place for place, target in enumerate(plan.order)}
-    return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
-
-
-def _candidate(service: Service, found: Candidate, plan: Plan, needs: Needs, seen: Seen) -> JsonObject:
+def _candidate(service: Service, route: Route, found: Candidate, plan: Plan, needs: Needs, seen: Seen) -> JsonObject:
     """Everything that is known of a target, whether the policy asked for it or not."""
     target, traffic = found.target, service.traffic
-    cost = found.cost if found.cost is not None else traffic.cost(target, needs, service.knowledge)
+    cost = found.cost
+    if cost is None:
+        cost = traffic.cost(target, needs, service.knowledge, traffic.usual_output(route, needs))
     speed = found.speed or traffic.speeds.speed(target.id, needs.size, plan.now)
     tried = next((place for place, each in enumerate(plan.order, 1) if each.id == target.id), None)
     return {

@@ -62,7 +62,7 @@ async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: R
     keepers = keepers_of(route, looked)
     if looked.said is None or not keepers:
         return ""
-    found = await located(service.state, asked.key, looked.said)
+    found = await located(service.state, asked.key, looked.said, noted=service.notes_ids)
     return found if found is None or found in keepers else ""
 
 

@@ -4,8 +4,12 @@
     FRESH         a client                              READING; CALLING if it was understood before
     READING       the body looked at                    RECALLING, for the first target; PREPARING if it can refer to
                                                         nothing, and lacks nothing; CHOOSING on lines with several,
-                                                        and LOCATING before that if it refers to anything
-    LOCATING      who keeps what it refers to           CHOOSING; RECALLING; told ─▶ OVER if nobody can be asked
+                                                        and LOCATING or WEIGHING before that if it refers to
+                                                        anything
+    LOCATING      who keeps what it refers to           CHOOSING; WEIGHING; RECALLING; told ─▶ OVER if nobody can be
+                                                        asked
+    WEIGHING      what it refers to, where its size,    CHOOSING
+                  what is in it or losses decide
     CHOOSING      what the choice of a target rests on  RECALLING; PREPARING; told ─▶ OVER if nobody can be asked
     RECALLING     what the request refers to, or lacks  PREPARING
     PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept; RECALLING or
@@ -159,6 +163,7 @@ class Machine(WholeMoves, StreamMoves):
 _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.READING: Machine._read,
     State.LOCATING: Machine._located,
+    State.WEIGHING: Machine._weighed,
     State.CHOOSING: Machine._chosen,
     State.RECALLING: Machine._recalled,
     State.PREPARING: Machine._prepared,

@@ -23,6 +23,7 @@ from dragoman.gateway.exchange.choice import (
     keepers_of,
     kept_there,
     needs_of,
+    says_too_little,
     seen_in,
     thread_of,
     unable_to_go_on,
@@ -54,6 +55,7 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.explanation import considered
 from dragoman.routing.needs import Wants
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
@@ -123,15 +125,30 @@ class RequestMoves(FailureMoves):
         """See as much of the request as the line asks for."""
         service, route, looked = self._service, self._route, self._looked
         assert route is not None and looked is not None
-        body = self._body
-        wants = wanted(body, self._asked, route, pinned=len(service.traffic.pins) > 0)
+        wants = wanted(self._body, self._asked, route, pinned=len(service.traffic.pins) > 0)
+        if not self._keeper and not self._is_astray and says_too_little(looked, wants):
+            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
+            self._wait(State.WEIGHING, Recall(self._body, looked, route.targets[0]))
+        else:
+            self._look_for(wants, None)
+
+    def _weighed(self, event: Done) -> None:
+        """What a request goes on from is said to whoever is chosen, and weighs as much as what it says itself."""
+        route = self._route
+        assert (event.value is None or isinstance(event.value, Found)) and route is not None
+        self._look_for(wanted(self._body, self._asked, route, pinned=True), event.value)
+
+    def _look_for(self, wants: Wants, found: Found | None) -> None:
+        route, looked, body = self._route, self._looked, self._body
+        assert route is not None and looked is not None
+        size = len(body) if found is None else len(body) + found.size
         if not (wants.opening or wants.signs or wants.losses or wants.issuer):
             self._choose(NOTHING_SEEN)
-        elif not wants.losses and len(body) <= INLINE:
-            self._choose(seen_in(body, self._asked, looked, route, wants))
+        elif not wants.losses and size <= INLINE:
+            self._choose(seen_in(body, self._asked, looked, route, wants, found))
         else:
             times = len(route.targets) if wants.losses else 1
-            self._work(State.CHOOSING, times * len(body), seen_in, body, self._asked, looked, route, wants)
+            self._work(State.CHOOSING, times * size, seen_in, body, self._asked, looked, route, wants, found)
 
     def _chosen(self, event: Done) -> None:
         route, looked, service = self._route, self._looked, self._service
@@ -170,6 +187,9 @@ class RequestMoves(FailureMoves):
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.
         course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
+        if not course.is_calm:
+            found, more = considered(plan, route.missed)
+            course.noted |= {"considered": found, "considered_more": more}
         if _waits_for_a_stream(looked):
             self._is_held = True
             self._do(Hold(routing.hold))

@@ -40,6 +40,7 @@ class State(IntEnum):
     CHOOSING = 30
     LOCATING = 31
     COUNTING = 32
+    WEIGHING = 33
 
 
 class Told(Enum):

@@ -62,7 +62,7 @@ class StoreActs(ABC):
     # Before the provider.
 
     def _locate(self, command: Locate) -> Awaitable[object]:
-        return located(self._service.state, self._asked.key, command.said)
+        return located(self._service.state, self._asked.key, command.said, noted=self._service.notes_ids)
 
     def _recall(self, command: Recall) -> Awaitable[object]:
         return self._memory.recall(self._asked.key, command.body, command.looked, command.target)

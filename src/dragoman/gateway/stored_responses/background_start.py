@@ -25,7 +25,7 @@ from dragoman.wire.spans import object_members, with_member, without
 
 
 def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
-    """The same question: its answer says its id, and what the client referred to."""
+    """The same request: its answer says its id, and what the client referred to."""
     recalled = task.recalled
     if recalled is None or prepared.relay:
         return prepared

@@ -41,7 +41,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     body = await receive(request, service.settings.limits.body)
     size, asked_for = len(body), body
     looked = await beside_loop(partial(look, body, api_path), size)
-    account.note(asked=looked.model)
+    account.note(asked=looked.model, size=len(body))
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(service, asking, body, looked)
     native = target.endpoint.protocol == RESPONSES

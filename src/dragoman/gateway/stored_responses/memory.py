@@ -2,14 +2,14 @@
 
 look       a body is looked at, as far as it must be before anything else
 recall     what it refers to is looked up, and the reasoning that its turns lack (`kept_turns.py`)
-put        it becomes a question to a provider, one that says everything itself
-begin      the question is told what its answer says of that, and a conversation is reserved
+prepare    it becomes a request to a provider, one that says everything itself
+begin      that request is told what its answer says of being kept, and a conversation is reserved
 leave      or else the answer is left to the background, where it is followed
 keep       the answer is written down before its client knows it; that of a stream is settled, which nobody waits for
 end        others may have the conversation again, and an id that was told is noted, however that went
 
-Another target may be asked before anything of an answer was told (`retarget`): what is recalled, put and begun is that
-target's alone; the response's id, its conversation and what keeps it are the exchange's, and stay.
+Another target may be asked before anything of an answer was told (`retarget`): what is recalled, prepared and begun is
+that target's alone; the response's id, its conversation and what keeps it are the exchange's, and stay.
 
 Those that only look at bytes may run in a thread.
 
@@ -70,6 +70,11 @@ def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], Facts] | None
     return Look(outline, model, references_in(body) if refers else None, NOTHING if listen is None else listen(body))
 
 
+def may_recall(api_path: ApiPath) -> bool:
+    """Whether what requests refer to is said for them; elsewhere it is only looked at whose it is."""
+    return api_path.protocol == RESPONSES
+
+
 class Memory:
     """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
@@ -103,7 +108,7 @@ class Memory:
         """What a request refers to, as far as that is kept here."""
         state, settings = self._service.state, self._service.settings
         self._said = looked.said
-        if self._api_path.protocol != RESPONSES:
+        if not may_recall(self._api_path):
             await check_references(state, settings, key, looked.said, body, target)
             if looked.said is None:
                 # It can refer to nothing, and only lack something.
@@ -134,7 +139,7 @@ class Memory:
         return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner_of(asked.key))
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
-        """The question, as one whose answer says that it is kept, if it is."""
+        """The request, as one whose answer says that it is kept, if it is."""
         self._task = task = self._to_keep(key, prepared)
         if task is None:
             return prepared

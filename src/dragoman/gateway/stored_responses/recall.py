@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import shown
+from dragoman.gateway.exchange.provider_request import check_plain_items
 from dragoman.gateway.stored_responses.references import (
     References,
     completed_by,
     items_of,
     named_in,
-    references_in,
     referred_in,
     relied_on,
 )
@@ -101,29 +101,6 @@ class Found(Struct, frozen=True, kw_only=True):
         return [item.body for item in self.before or ()] + self.own
 
 
-def recall(
-    tables: Tables | None,
-    owner: bytes,
-    body: bytes,
-    *,
-    native: bool = False,
-    shared: bool = False,
-    limit: int = _LARGEST,
-) -> Recalled | None:
-    """Look up what a request refers to; None if it is to go on as it is, and its answer is not kept here.
-
-    `native` is said of a provider that keeps state of its own, `shared` if several owners have theirs there. `limit` is
-    how many bytes a request may have.
-    """
-    said = references_in(body)
-    found = look_up(tables, owner, said, len(body), native=native, shared=shared, limit=limit)
-    if said is None:
-        return None
-    if native:
-        check_given(tables, owner, relied_on_in(said, found), shared=shared)
-    return None if found is None else recalled_of(body, said, found)
-
-
 def refers(said: References, *, native: bool) -> bool:
     """Whether there is anything to be looked up for a request, of a provider that keeps items (`native`) or another."""
     named = said.previous is not None or said.conversation is not None or bool(said.referred)
@@ -131,29 +108,29 @@ def refers(said: References, *, native: bool) -> bool:
 
 
 def look_up(
-    tables: Tables | None,
-    owner: bytes,
-    said: References | None,
-    size: int,
-    *,
-    native: bool = False,
-    shared: bool = False,
-    limit: int = _LARGEST,
+    tables: Tables | None, *, owner: bytes, said: References, size: int, native: bool, shared: bool, limit: int
 ) -> Found | None:
-    """What there is in the store of what a request of this size refers to; see `recall`."""
-    if said is None:
-        return None
+    """All that is looked up for one request, in one state of the store.
+
+    None if it is to go on as it is, and its answer is not kept here. `native` is said of a provider that keeps state of
+    its own, `shared` if several owners have theirs there. `size` is how many bytes the request has, `limit` how many it
+    may have.
+    """
     if native:
         check_own(tables, owner, said, shared=shared)
-    if tables is None:
-        return None
-    return found_of(tables, owner, said, size, native=native, limit=limit)
+    found = None if tables is None else found_of(tables, owner, said, size, native=native, limit=limit)
+    if native:
+        if found is not None and shared:
+            # What was kept of other requests was not read as closely as this one.
+            check_plain_items(found.bodies, "input")
+        check_given(tables, owner, relied_on_in(said, found), shared=shared)
+    return found
 
 
 def found_of(
     tables: Tables | None, owner: bytes, said: References, size: int, *, native: bool, limit: int
 ) -> Found | None:
-    """The same, of what is its owner's to refer to; one that refers to nothing needs no tables."""
+    """What is found of what is its owner's to refer to; a request that refers to nothing needs no tables."""
     room = _Room(limit)
     previous, conversation, keeps, background = said.previous, said.conversation, said.keeps, said.background
     if previous is not None and conversation is not None:
@@ -206,22 +183,25 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     )
 
 
-def keeper_of(tables: Tables, owner: bytes, said: References) -> str | None:
+def keeper_of(tables: Tables, owner: bytes, said: References, *, noted: bool = True) -> str | None:
     """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
-    Only a conversation can be that: whoever makes one elsewhere is not heard of, while answers are noted here.
+    Where answers are `noted` only a conversation can be that: whoever makes one elsewhere is not heard of. Where they
+    are not, it is all that is not kept here.
     """
     responses, conversation = tables.responses, said.conversation
     if said.previous is not None and (found := responses.keeper(owner, said.previous)):
         return found
+    if said.previous is not None and not noted and responses.find(owner, said.previous) is None:
+        return None
     if conversation is not None and tables.conversations.find(owner, conversation) is None:
         return responses.keeper(owner, conversation) or None
     # What is kept here is said in full, whoever is asked.
-    referred = (name for name in dict.fromkeys(said.referred.values()) if not responses.item(owner, name))
+    referred = [name for name in dict.fromkeys(said.referred.values()) if not responses.item(owner, name)]
     for name in (*referred, *said.looked_up):
         if found := responses.item_keeper(owner, name):
             return found
-    return ""
+    return None if referred and not noted else ""
 
 
 def check_own(tables: Tables | None, owner: bytes, said: References, *, shared: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.config.settings import Key, Settings, Storage
-from dragoman.gateway.exchange.provider_request import check_plain_items, check_plain_references
+from dragoman.gateway.exchange.provider_request import check_plain_references
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.logs import Log
@@ -109,7 +109,7 @@ async def looked_up(
     if said is None:
         return None
     looking = partial(
-        _looked_up, owner=owner_of(key), said=said, size=len(body), native=native, shared=shared, limit=limit
+        look_up, owner=owner_of(key), said=said, size=len(body), native=native, shared=shared, limit=limit
     )
     if state.store is None:
         return looking(None)
@@ -119,24 +119,14 @@ async def looked_up(
     return await state.store.read(looking)
 
 
-def _looked_up(
-    tables: Tables | None, *, owner: bytes, said: References, size: int, native: bool, shared: bool, limit: int
-) -> Found | None:
-    """All that is looked up for one request, in one state of the store."""
-    found = look_up(tables, owner, said, size, native=native, shared=shared, limit=limit)
-    if native:
-        if found is not None and shared:
-            # What was kept of other requests was not read as closely as this one.
-            check_plain_items(found.bodies, "input")
-        check_given(tables, owner, relied_on_in(said, found), shared=shared)
-    return found
+async def located(state: StoredState, key: Key | None, said: References, *, noted: bool) -> str | None:
+    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
-
-async def located(state: StoredState, key: Key | None, said: References) -> str | None:
-    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where."""
+    `noted` says that it is written down where responses are kept (`notes_ids`).
+    """
     if state.store is None:
         return ""
-    return await state.store.read(partial(keeper_of, owner=owner_of(key), said=said))
+    return await state.store.read(partial(keeper_of, owner=owner_of(key), said=said, noted=noted))
 
 
 async def check_references(

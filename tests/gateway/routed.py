@@ -1,0 +1,11 @@
+"""Whom a model's name leads to, for tests of what becomes of a target."""
+
+from __future__ import annotations
+
+from dragoman.gateway.routes import Routes
+from dragoman.routing.target import Target
+
+
+def target_of(routes: Routes, name: str, protocol: str) -> Target:
+    """The one target of a name, or the first of several."""
+    return routes.fixed(name, protocol, None, lambda target: 0.0)

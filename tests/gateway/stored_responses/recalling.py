@@ -1,0 +1,24 @@
+"""What a request refers to, looked up and put in its place at once, as an exchange does it in steps."""
+
+from __future__ import annotations
+
+from dragoman.gateway.stored_responses.recall import Recalled, look_up, recalled_of
+from dragoman.gateway.stored_responses.references import references_in
+from dragoman.store import Tables
+
+
+def recall(
+    tables: Tables | None,
+    owner: bytes,
+    body: bytes,
+    *,
+    native: bool = False,
+    shared: bool = False,
+    limit: int = 32 * 1024 * 1024,
+) -> Recalled | None:
+    """The request without references; None if it is to go on as it is, and its answer is not kept here."""
+    said = references_in(body)
+    if said is None:
+        return None
+    found = look_up(tables, owner=owner, said=said, size=len(body), native=native, shared=shared, limit=limit)
+    return None if found is None else recalled_of(body, said, found)
