@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dragoman.accounts.entry import ANSWERED, CONVERSATION, Call, Entry, Money, Tokens
+from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import Batch
 
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
@@ -47,3 +49,18 @@ def entry(
         calls=(call,) if status == 200 else (),
         size=size,
     )
+
+
+def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
+    """Its row of records, in the order of `store.records.COLUMNS`."""
+    batch = Batch()
+    batch.add(entry, placed)
+    return batch.rows[0]
+
+
+def measures_of(entry: Entry) -> tuple[int, ...]:
+    """What it adds to sums, in the order of `store.migrations.MEASURES`."""
+    batch = Batch()
+    batch.add(entry, Placed())
+    (sums,) = batch.thread_sums()
+    return tuple(value for value in sums[2:] if isinstance(value, int))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Call, Lost, Money, Tokens
+from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens
 from dragoman.accounts.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
 from dragoman.accounts.ids import new_id
 from dragoman.accounts.secret import key_of, secret_in
@@ -53,6 +53,11 @@ WHOLE = replace(
     response_id="msg_1",
     stop="end",
     trace="00-abc",
+    considered=(
+        Considered("anthropic/large", "", 5, 1, 250_000, 80.5),
+        Considered("ollama/qwen3", "left out: it rests"),
+    ),
+    considered_more=1,
 )
 
 
@@ -160,6 +165,25 @@ def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
         (each["outcome"], each["upstream_id"], each["cost_nano_usd"]) for each in attempts if isinstance(each, dict)
     ]
     assert outcomes == [("unreachable", "", None), ("answered", "theirs", MONEY.total)]
+    assert told["considered"] == [
+        {
+            "target": "anthropic/large",
+            "why": "",
+            "cost_nano_usd": 5,
+            "losses": 1,
+            "first_token_microseconds": 250_000,
+            "tokens_per_second": 80.5,
+        },
+        {
+            "target": "ollama/qwen3",
+            "why": "left out: it rests",
+            "cost_nano_usd": None,
+            "losses": None,
+            "first_token_microseconds": None,
+            "tokens_per_second": None,
+        },
+    ]
+    assert told["considered_more"] == 1
 
 
 def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: AccountTables) -> None:

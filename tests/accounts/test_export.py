@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from msgspec.structs import asdict, replace
 
-from dragoman.accounts.entry import Call, Entry, Lost, Money, Tokens
+from dragoman.accounts.entry import Call, Considered, Entry, Lost, Money, Tokens
 from dragoman.accounts.export import (
     FIELDS,
     as_csv,
@@ -67,6 +67,23 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
             "money": as_named(known.money),
         }
     ]
+
+
+def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() -> None:
+    considered = (Considered("b/m", "", 5, 0, 250_000, 80.5), Considered("a/m", "left out: it rests"))
+    known = [replace(entry(1), considered=considered, considered_more=3), entry(2)]
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, [(each, Placed()) for each in known])
+        exports = Exports(tables.connection)
+        ranked, calm = (json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, EVER)))
+        text = b"".join(as_csv(csv_names(), exchanges(exports, 0, EVER))).decode()
+    assert ranked["considered"] == [
+        {"target": "b/m", "cost": 5, "losses": 0, "first_token": 250_000, "rate": 80.5},
+        {"target": "a/m", "why": "left out: it rests"},
+    ]
+    assert ranked["considered_more"] == 3
+    assert not [name for name in calm if name.startswith("considered")]
+    assert [json.loads(row["details"]) for row in csv.DictReader(io.StringIO(text))] == [ranked, calm]
 
 
 def test_no_column_of_a_row_is_forgotten() -> None:

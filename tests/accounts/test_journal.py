@@ -33,6 +33,12 @@ class Disk:
         return os.write(descriptor, data)
 
 
+def damaged(path: Path | None) -> int:
+    assert path is not None
+    with path.open("rb") as file:
+        return read_piece(file.fileno(), 0).damaged
+
+
 def ids(path: Path | None) -> list[str]:
     assert path is not None
     with path.open("rb") as file:
@@ -112,9 +118,9 @@ def test_pitfall_660_a_full_one_is_followed_by_another_that_begins_with_what_is_
             before.append(read_before(opened.fileno()))
             assert [found.id for found in read_story(opened.fileno()).unsettled] == [entry(99).id]
     assert before == ["", *names[:-1]]
-    assert journal.open_count == 1
+    assert len(journal._open) == 1
     journal.settle(entry(99))
-    assert journal.open_count == 0
+    assert len(journal._open) == 0
 
 
 def test_names_ascend_and_are_never_used_again(tmp_path: Path) -> None:
@@ -145,6 +151,39 @@ def test_pitfall_661_a_line_without_room_waits_and_nothing_before_it_is_lost(tmp
     assert ids(journal.path) == ["01", "02", "03", "05"]
     assert journal.path is not None
     assert journal.size == journal.path.stat().st_size
+    assert damaged(journal.path) == 0
+
+
+def test_a_part_of_a_line_that_cannot_be_taken_back_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(descriptor: int, size: int) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    disk = Disk()
+    journal = Journal(tmp_path, write=disk.write)
+    monkeypatch.setattr(os, "ftruncate", refused)
+    disk.room = 10
+    assert not journal.settle(entry(1))
+    disk.room = None
+    assert journal.settle(entry(2))
+    assert ids(journal.path) == ["01", "02"]
+    assert journal.path is not None
+    assert journal.size == journal.path.stat().st_size
+
+
+def test_a_line_that_takes_two_writes_is_whole(tmp_path: Path) -> None:
+    halves: list[int] = []
+
+    def slow(descriptor: int, data: bytes) -> int:
+        halves.append(len(data))
+        return os.write(descriptor, data[: len(data) // 2] if len(halves) % 2 == 0 else data)
+
+    journal = Journal(tmp_path, write=slow)
+    assert journal.settle(entry(1))
+    assert len(halves) == 3
+    assert (ids(journal.path), journal.problem) == (["01"], "")
+    assert damaged(journal.path) == 0
 
 
 def test_an_opening_line_in_part_does_not_spoil_the_next_one(tmp_path: Path) -> None:
@@ -155,6 +194,7 @@ def test_an_opening_line_in_part_does_not_spoil_the_next_one(tmp_path: Path) -> 
     disk.room = None
     assert journal.settle(entry(1))
     assert ids(journal.path) == ["01"]
+    assert damaged(journal.path) == 0
 
 
 def test_what_waits_has_a_bound_and_what_is_beyond_it_is_counted(

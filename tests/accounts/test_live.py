@@ -24,13 +24,12 @@ from dragoman.accounts.live import (
     session_number,
     thread_number,
 )
-from dragoman.accounts.rows import measures_of
 from dragoman.accounts.standing import Opened, Standing
 from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import RecordQuestions, Wanted
 from dragoman.store.session_questions import Figures
-from tests.accounts.invented import NOON, entry
+from tests.accounts.invented import NOON, entry, measures_of
 from tests.accounts.kept_sessions import filling
 
 SECOND, MINUTE = 1_000_000, 60_000_000

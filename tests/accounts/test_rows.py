@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.entry import (
     ANSWERED,
@@ -16,15 +17,16 @@ from dragoman.accounts.entry import (
     OTHER,
     REFUSED,
     Call,
+    Considered,
     Entry,
     Money,
     Tokens,
 )
 from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import QUARTER, Batch, details_of, is_unpriced, measures_of, row_of
+from dragoman.accounts.rows import QUARTER, Batch, details_of, is_unpriced
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import COLUMNS
-from tests.accounts.invented import NOON, entry
+from tests.accounts.invented import NOON, entry, measures_of, row_of
 
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
@@ -39,6 +41,17 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
     assert (details.calls, details.money, details.size) == (said.calls, said.money, 400)
+
+
+def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
+    considered = (Considered("b/m", "", 5), Considered("a/m", "left out: it rests"))
+    row = dict(zip(COLUMNS, row_of(replace(entry(1), considered=considered, considered_more=1), Placed()), strict=True))
+    kept = row["details"]
+    assert isinstance(kept, bytearray)
+    details = details_of(bytes(kept))
+    assert (details.considered, details.considered_more) == (considered, 1)
+    older = details_of(b'[[],[],null,[],"why",[],400,"trace"]')
+    assert (older.considered, older.considered_more, older.size) == ((), None, 400)
 
 
 def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import ANSWERED, COUNT, LIST, OPEN, OTHER, Call, Entry, Money, Tokens
-from dragoman.accounts.spans import Place, Span, SpanNames, operation_of, spans_of
+from dragoman.accounts.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
 from dragoman.accounts.trace_context import span_id_of, trace_id_of
 from tests.accounts.told_exchanges import (
     BROKEN,
@@ -239,5 +239,5 @@ def test_the_status_of_a_call_is_its_error_where_nothing_else_is_known() -> None
     entry = Entry(
         id="req_1", time=NOON, outcome=ANSWERED, kind=COUNT, calls=(Call("home", "m", "openai-chat", status=404),)
     )
-    _, call = spans_of(entry, {"home": Place(provider="home")}, SpanNames())
+    _, call = spans_of(entry, {"home": ProviderPlace(provider="home")}, SpanNames())
     assert (call.failed, call.attributes["error.type"]) == (True, "404")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts import telemetry as telemetry_module
 from dragoman.accounts.entry import LIST, Entry
-from dragoman.accounts.spans import Place
+from dragoman.accounts.spans import ProviderPlace
 from dragoman.accounts.telemetry import DROPPED, FAILED, SENT, Collector, Telemetry, is_installed
 from tests.accounts.collector import PATIENCE, CollectorServer, collecting
 from tests.accounts.told_exchanges import (
@@ -214,7 +214,7 @@ def test_an_error_of_its_own_ends_nothing(impatient: None) -> None:
     heard = Heard()
     asked: list[int] = []
 
-    def places() -> Mapping[str, Place]:
+    def places() -> Mapping[str, ProviderPlace]:
         asked.append(1)
         if len(asked) == 1:
             raise KeyError("a canary that nobody may read")

@@ -14,7 +14,7 @@ from dragoman.accounts.entry import (
     Money,
     Tokens,
 )
-from dragoman.accounts.spans import Place
+from dragoman.accounts.spans import ProviderPlace
 from dragoman.sessions.facts import Facts
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -22,10 +22,10 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
 PLACES = {
-    "anthropic": Place(provider="anthropic", address="api.anthropic.com", port=443),
-    "home": Place(provider="home", address="127.0.0.1", port=8000),
-    "mistral": Place(provider="mistral_ai", address="api.mistral.ai", port=443),
-    "echo": Place(provider="echo", inside=True),
+    "anthropic": ProviderPlace(provider="anthropic", address="api.anthropic.com", port=443),
+    "home": ProviderPlace(provider="home", address="127.0.0.1", port=8000),
+    "mistral": ProviderPlace(provider="mistral_ai", address="api.mistral.ai", port=443),
+    "echo": ProviderPlace(provider="echo", inside=True),
 }
 _TOKENS = Tokens(input=1000, cache_read=600, cache_write=100, output=200, thinking=50, searches=2)
 _MONEY = Money(input=900_000, output=3_000_000, cache_read=180_000, cache_write=375_000, version="2026-10-30")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Entry
+from dragoman.accounts.entry import Considered, Entry
 from dragoman.accounts.exchanges import Exchange
 from dragoman.accounts.period import zone_of
 from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import details_of, row_of
+from dragoman.accounts.rows import details_of
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import Screen
 from dragoman.store.record_questions import RecordRow
-from tests.accounts.invented import entry
+from tests.accounts.invented import entry, row_of
 from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.screen import fits
 
@@ -22,6 +22,10 @@ KEPT = Recorded(path="", zone=zone_of("UTC"))
 
 def page(told: Entry, *, terminal: bool = False, width: int = 80) -> dict[str, str]:
     """The page by the names of its lines."""
+    return dict(line.split("\t") for line in page_lines(told, terminal, width) if line.count("\t") == 1)
+
+
+def page_lines(told: Entry, terminal: bool, width: int) -> list[str]:
     # As SQLite would have it.
     values = [int(value) if isinstance(value, bool) else value for value in row_of(told, Placed())]
     row = RecordRow(1, *values)  # type: ignore[arg-type]  # columns, whatever they are
@@ -29,7 +33,7 @@ def page(told: Entry, *, terminal: bool = False, width: int = 80) -> dict[str, s
         as_page(Exchange(row=row, details=details_of(row.details)), KEPT, Screen(terminal=terminal, width=width))
     )
     assert not terminal or fits(lines, width)
-    return dict(line.split("\t") for line in lines if line.count("\t") == 1)
+    return lines
 
 
 def test_pitfall_557_what_has_no_price_is_said_to_have_none() -> None:
@@ -60,3 +64,28 @@ def test_what_a_stranger_says_stays_in_its_quotes() -> None:
     assert told["why"] == '"x\', key root"'
     assert "\x1b" not in told["who"]
     page(replace(entry(1), program=HOSTILE, asked=HOSTILE, model=HOSTILE, key=HOSTILE), terminal=True)
+
+
+CONSIDERED = (
+    Considered("anthropic/claude-sonnet-5", "", 1_500_000, 0, 250_000, 80.5),
+    Considered("openai/gpt-5.1", "behind: it has only just come back, and gets some of the requests", 2_000_000),
+    Considered("ollama/qwen3", "left out: its price is unknown, and there is a max_cost"),
+)
+EIGHTY = """
+#  CONSIDERED                   PRICE  FIRST  TOKENS/S  LOSSES
+1  anthropic/claude-sonnet-5  $0.0015  250ms      80.5       0
+2  openai/gpt-5.1             $0.0020      -         -       -
+      behind: it has only just come back, and gets some of the requests
+-  ollama/qwen3                     -      -         -       -
+      left out: its price is unknown, and there is a max_cost
+and 4 more
+"""
+
+
+def test_whom_it_might_have_gone_to_is_a_table() -> None:
+    told = replace(entry(1), considered=CONSIDERED, considered_more=4)
+    assert EIGHTY in "\n".join(page_lines(told, terminal=True, width=80)) + "\n"
+    assert "CONSIDERED" not in "\n".join(page_lines(entry(1), terminal=True, width=80))
+    hostile = replace(told, considered=(Considered(HOSTILE[:256], "left out: it rests"),))
+    for width in (80, 140):
+        assert "\x1b" not in "".join(page_lines(hostile, terminal=True, width=width))

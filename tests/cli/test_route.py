@@ -15,8 +15,8 @@ from dragoman.cli.terminal import Screen
 from dragoman.config.keys import hash_text
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY
-from tests.gateway.says import tells
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROVIDER_KEY, Reply, whole
+from tests.gateway.says import question, tells
 from tests.server.process import PATIENCE, clean_environment, serving
 
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -34,6 +34,7 @@ auth = "none"
 "threads" = {{ to = "near/a", rules = [
   {{ when = {{ client = "claude-code", thread = "subagent" }}, to = "near/b" }},
 ] }}
+"words" = {{ to = "near/a", rules = [{{ when = {{ thread = "other:polish" }}, to = "near/b" }}] }}
 "ruled" = {{ to = "near/a", rules = [{{ when = {{ client = "codex" }}, to = "near/b" }}] }}
 """
 
@@ -82,6 +83,26 @@ def test_the_gateway_that_runs_is_asked_and_no_provider() -> None:
         assert not calls and PROVIDER_KEY not in out
 
 
+def test_what_the_gateway_has_measured_is_shown() -> None:
+    with serving(lambda received: tells(CHAT) if received.json()["model"] == "m" else broken(), LINES) as house:
+        where = f"http://127.0.0.1:{house.port}"
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/m"}).status == 200
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/gone"}).status == 500
+        for model, standing in (("chat/m", "good"), ("chat/gone", "suspect for ")):
+            status, out, err = asked(house.directory, model, "--gateway", where)
+            assert (status, err) == (0, "")
+            shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
+            assert shown["STANDING"].startswith(standing)
+        status, out, err = asked(house.directory, "chat/m", "--gateway", where)
+        shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
+        assert shown["FIRST"].endswith(" s") and shown["AGE"].endswith(" s")
+        assert shown["SUCCEED"] == "100%"
+
+
+def broken() -> Reply:
+    return whole({"error": {"message": "broken"}}, 500)
+
+
 def test_a_gateway_with_keys_is_asked_with_one() -> None:
     more = LINES + f'[keys.me]\nhash = "{hash_text(KEY)}"\n'
     with serving(lambda received: tells(CHAT), more) as house:
@@ -120,6 +141,23 @@ def test_a_program_has_its_rules(config: str, tmp_path: Path) -> None:
         "ruled -> near/b (fallback): nobody else is left",
         "by the rule ruled#0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("thread", "chosen"), [("other:polish", "near/b"), ("other:title", "near/a"), ("other", "near/a")]
+)
+def test_a_class_that_a_client_made_up_has_its_rules(thread: str, chosen: str, config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, "words", "--config", config, "--thread", thread)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"words -> {chosen} (")
+
+
+@pytest.mark.parametrize("thread", ["nonesuch", "other:", "main:x"])
+def test_what_is_no_class_is_refused(thread: str, config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, "words", "--config", config, "--thread", thread)
+    assert (status, out) == (2, "")
+    assert "argument --thread" in err
+    assert "is not known" in err
 
 
 @pytest.mark.parametrize(
@@ -198,6 +236,17 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
     first, second = text.splitlines()[-2:]
     assert first.split() == ["1", "p/m", "$0.000012", "0.25", "s", "80", "50%", "12", "s", "0", "?", "good"]
     assert second.endswith("resting for 4.5 s  left out: it rests")
+
+
+def test_a_decision_with_all_its_figures_fits_a_terminal() -> None:
+    speed: JsonObject = {"first_token": 0.0025, "tokens_per_second": 37448.16, "success_rate": 1.0, "age": 86400.0}
+    row: JsonObject = {"target": "provider/claude-sonnet-4-5", "place": 1, "nano_dollars": 12_345, "standing": "good"}
+    row |= {"speed": speed, "losses": 1, "window": 1_000_000}
+    told: JsonObject = {"model": "m", "policy": "fastest", "because": "it is fast", "candidates": [row]}
+    lines = as_text(told, Screen(terminal=True, width=80)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "$0.000012345  0.0025 s     37448     100%  86400 s       1    1.0M" in "\n".join(lines)
+    assert as_text(told, Screen()).splitlines()[-1].split("\t")[-3:] == ["1000000", "good", ""]
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import row_of
 from dragoman.errors import ConfigError
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.migrations import STEPS
-from tests.accounts.invented import entry
+from tests.accounts.invented import entry, row_of
 from tests.store.opened import opened
 
 

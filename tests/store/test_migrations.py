@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.placing import NOWHERE
-from dragoman.accounts.rows import row_of
 from dragoman.errors import ConfigError
 from dragoman.store import migrations, open_tables
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS, migrate
 from tests.accounts.filled import fill, some_entries, speak
-from tests.accounts.invented import entry
+from tests.accounts.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
 
 

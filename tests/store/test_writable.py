@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,19 @@ def test_a_file_system_that_is_read_only_is_told_as_such(folder: Path) -> None:
         folder / "state.db", OSError(errno.EROFS, "Read-only"), key="storage.path", otherwise="do otherwise"
     )
     assert str(told) == f"storage.path: {folder} is on a file system that nobody can write to (do otherwise)"
+
+
+def test_a_read_only_file_system_is_not_taken_for_what_a_user_may_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mounted:
+        f_flag = os.ST_RDONLY | os.ST_NOSUID
+
+    monkeypatch.setattr(os, "statvfs", lambda place: Mounted())
+    told = not_writable(
+        folder / "state.db", sqlite3.OperationalError("unable to open database file"), key="storage.path", otherwise="x"
+    )
+    assert str(told) == f"storage.path: {folder} is on a file system that nobody can write to (x)"
 
 
 def test_what_has_another_reason_is_not_told_as_this(tmp_path: Path) -> None:

@@ -1,11 +1,4 @@
 """Accounts: every exchange is written down once, and what they come to is asked here (decision 32).
-trees      the threads of a session below those that began them, with what each came to
-standing   what a thread is doing, by one function from facts
-sessions   those that there were, and one of them with its tree
-exchanges  those that were written down, and one of them with all that is known of it
-live       what is open now, and what the last minute came to
-period     from when to when, as a person says it, and the days of a zone
-usage      what exchanges came to, in groups that add up to the total
 
 entry             what is known of one exchange, as a line of a journal has it
 folder            where the journals lie
@@ -26,4 +19,7 @@ usage             what exchanges came to, in groups that add up to the total
 export            everything that is recorded, as lines of JSON and of CSV
 forget            somebody's rows go, and sums stay
 examination       whether all that was written down is there and agrees
+secret            what digests of histories are keyed with
+spans             what a collector is told of an exchange, in the words of genai_names; telemetry tells it by otlp
+trace_context     the spans of a client, as it names them
 """

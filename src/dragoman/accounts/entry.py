@@ -85,6 +85,20 @@ class Lost(Struct, frozen=True, array_like=True, gc=False):
     place: str = ""
 
 
+class Considered(Struct, frozen=True, array_like=True, gc=False):
+    """One target that a request might have gone to, as its plan saw it; None is unknown, or what nobody asked for."""
+
+    target: str
+    # Why it was left out, or stands behind others; "" if it was fit.
+    why: str = ""
+    # What the request was taken to cost there, in nano-dollars, and how much it would have lost.
+    cost: int | None = None
+    losses: int | None = None
+    # What was measured of it: microseconds to the first token, then tokens in a second.
+    first_token: int | None = None
+    rate: float | None = None
+
+
 class Entry(Struct, frozen=True, array_like=True, gc=False):
     """One exchange, as far as it is known."""
 
@@ -130,3 +144,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     size: int = 0
     facts: Facts = NOTHING
     trace: str = ""
+    # Whom it might have gone to, where somebody had to be ranked: as they would be tried, then those that were left
+    # out; and how many more there were than are told, if any.
+    considered: tuple[Considered, ...] = ()
+    considered_more: int | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import Call, Lost, Money, Tokens
+from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens
 from dragoman.accounts.ids import times_of
 from dragoman.accounts.rows import Details, details_of
 from dragoman.accounts.secret import NAME as SECRET
@@ -197,6 +197,8 @@ def as_json(exchange: Exchange) -> JsonObject:
         "response_id": row.response_id,
         "request_bytes": details.size,
         "trace": details.trace,
+        "considered": [_considered(found) for found in details.considered],
+        "considered_more": details.considered_more,
     }
 
 
@@ -281,6 +283,17 @@ def classes_of(money: Money) -> list[tuple[str, int]]:
 
 def _lost(loss: Lost) -> JsonValue:
     return {"feature": loss.feature, "fate": loss.fate, "place": loss.place}
+
+
+def _considered(found: Considered) -> JsonValue:
+    return {
+        "target": found.target,
+        "why": found.why,
+        "cost_nano_usd": found.cost,
+        "losses": found.losses,
+        "first_token_microseconds": found.first_token,
+        "tokens_per_second": found.rate,
+    }
 
 
 def _attempt(call: Call) -> JsonValue:

@@ -94,11 +94,6 @@ class Journal:
         """Whether nothing stands in the present file but its first line."""
         return self.size == self._first
 
-    @property
-    def open_count(self) -> int:
-        """How many exchanges are open."""
-        return len(self._open)
-
     def open(self, entry: Entry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
         encoded = _encoded(entry)
@@ -111,8 +106,10 @@ class Journal:
         except OSError as error:
             self.problem = _words(error)
             return
-        self.size += written
-        self._torn = written != len(line)
+        if written == len(line):
+            self.size += written
+        else:
+            self._write_rest(line, written)
 
     def settle(self, entry: Entry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
@@ -126,12 +123,13 @@ class Journal:
             except OSError as error:
                 self.problem = _words(error)
             else:
-                self.size += written
                 if written == len(line):
+                    self.size += written
                     if self.size > self._most:
                         self.rotate()
                     return True
-                self._torn = True
+                if self._write_rest(line, written):
+                    return True
         self._wait(line)
         return self.tend()
 
@@ -151,10 +149,9 @@ class Journal:
             except OSError as error:
                 self.problem = _words(error)
                 return False
-            self.size += written
-            if written != len(line):
-                self._torn = True
-                self.problem = "a line could be written in part alone"
+            if written == len(line):
+                self.size += written
+            elif not self._write_rest(line, written):
                 return False
             self._torn = False
             self.problem = ""
@@ -182,6 +179,24 @@ class Journal:
             self._retire(descriptor)
         self.lost += len(self._waiting)
         self._waiting.clear()
+
+    def _write_rest(self, line: bytes, written: int) -> bool:
+        """Write what is left of a line; where that cannot be done, take the part back, which is no line to anybody."""
+        try:
+            # A second try also says why the first one ended.
+            written += self._write(self._descriptor, line[written:])
+            if written == len(line):
+                self.size += written
+                return True
+            self.problem = "a line could be written in part alone"
+        except OSError as error:
+            self.problem = _words(error)
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError:
+            self.size += written
+            self._torn = True
+        return False
 
     def _wait(self, line: bytes) -> None:
         if self._waiting_bytes + len(line) > _MOST_WAITING:

@@ -87,20 +87,20 @@ class _Followed:
             self.settled.add(name)
 
 
-class Place(Struct, frozen=True):
+class SessionPlace(Struct, frozen=True):
     """Where what is open belongs, as far as that is known before it is settled."""
 
     session: SessionRow | None = None
     thread: ThreadRow | None = None
 
 
-def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, Place]:
+def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, SessionPlace]:
     """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
     questions = SessionQuestions(tables.connection)
     # Many are open in few sessions.
     sessions: dict[tuple[str, str], SessionRow | None] = {}
     threads: dict[int, list[ThreadRow]] = {}
-    found: dict[str, Place] = {}
+    found: dict[str, SessionPlace] = {}
 
     def called(key: str, name: str) -> SessionRow | None:
         if (key, name) not in sessions:
@@ -121,15 +121,17 @@ def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, Place
             named = [row for row in threads[session.id] if name and row.name == name]
             main = [row for row in threads[session.id] if not name and row.kind == "main"]
             thread = next(reversed(named or main), None)
-        found[entry.id] = Place(session, thread)
+        found[entry.id] = SessionPlace(session, thread)
     return found
 
 
-def latest_by(opened: Iterable[Entry], places: Mapping[str, Place], number: Callable[[Place], int]) -> dict[int, int]:
+def latest_by(
+    opened: Iterable[Entry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
+) -> dict[int, int]:
     """When the latest open exchange began, by the number of a session or a thread; 0 is none."""
     found: dict[int, int] = {}
     for entry in opened:
-        of = number(places.get(entry.id, Place()))
+        of = number(places.get(entry.id, SessionPlace()))
         if of and entry.kind == CONVERSATION:
             found[of] = max(found.get(of, 0), entry.time)
     return found
@@ -144,12 +146,12 @@ def opened_now(tables: AccountTables, path: str) -> Opened:
     )
 
 
-def session_number(place: Place) -> int:
+def session_number(place: SessionPlace) -> int:
     """The number of a place's session; 0 is none."""
     return 0 if place.session is None else place.session.id
 
 
-def thread_number(place: Place) -> int:
+def thread_number(place: SessionPlace) -> int:
     """The number of a place's thread; 0 is none."""
     return 0 if place.thread is None else place.thread.id
 
@@ -181,7 +183,7 @@ class Doing(Struct, frozen=True, kw_only=True):
     client: str
     asked: str
     target: str
-    place: Place
+    place: SessionPlace
     standing: Standing
     opened: int
     figures: Figures
@@ -214,7 +216,7 @@ class Watch:
         threads = questions.thread_rows(row.thread for row in rows)
         groups: dict[Hashable, _Group] = {}
         for row in rows:
-            place = Place(sessions.get(row.session), threads.get(row.thread))
+            place = SessionPlace(sessions.get(row.session), threads.get(row.thread))
             groups.setdefault(self._group(row, place), _Group(row, place)).settled(row)
         for entry in opened:
             place = places[entry.id]
@@ -226,7 +228,7 @@ class Watch:
         total = sum((doing.figures for doing in doings), Figures())
         return Present(now=now, opened=len(opened), doings=tuple(doings), total=total)
 
-    def _group(self, of: RecordRow | Entry, place: Place) -> Hashable:
+    def _group(self, of: RecordRow | Entry, place: SessionPlace) -> Hashable:
         if self._by_model:
             return of.asked, of.provider, of.model
         return of.key, session_number(place), thread_number(place), "" if place.session else of.client
@@ -237,7 +239,7 @@ class _Group:
 
     __slots__ = ("_figures", "_last", "_latest", "_of", "_opened", "_place")
 
-    def __init__(self, of: RecordRow | Entry, place: Place) -> None:
+    def __init__(self, of: RecordRow | Entry, place: SessionPlace) -> None:
         self._of = of
         self._place = place
         self._figures = Figures()

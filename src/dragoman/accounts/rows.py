@@ -17,6 +17,7 @@ from dragoman.accounts.entry import (
     FAILED,
     REFUSED,
     Call,
+    Considered,
     Entry,
     Lost,
     Money,
@@ -55,6 +56,8 @@ class Details(Struct, frozen=True, array_like=True, gc=False):
     full: tuple[str, ...] = ()
     size: int = 0
     trace: str = ""
+    considered: tuple[Considered, ...] = ()
+    considered_more: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -66,14 +69,8 @@ def details_of(kept: bytes) -> Details:
     return _decoder.decode(kept)
 
 
-def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
-    """A row of records, in the order of `store.records.COLUMNS`."""
-    return _row(entry, placed.session, placed.thread, _cost(entry), +is_unpriced(entry))
-
-
-def measures_of(entry: Entry) -> tuple[int, ...]:
-    """What it adds to sums, in the order of `store.migrations.MEASURES`."""
-    return _measures(entry, _cost(entry), +is_unpriced(entry))
+# What became of calls whose provider has worked, or may have; "" is of one that had not ended.
+_WORKED = frozenset({"", "answered", "left"})
 
 
 def is_unpriced(entry: Entry) -> bool:
@@ -84,11 +81,15 @@ def is_unpriced(entry: Entry) -> bool:
             return True
     elif entry.tokens is not None or entry.outcome == CRASHED:
         return True
-    # Counts, lists and other paths cost nothing that nobody says; what may have been billed is another matter.
+    # Counts and lists cost nothing, and what models do on other paths has its money; what may have been billed is
+    # another matter.
     asked = entry.tokens is None and entry.kind == CONVERSATION
     for call in entry.calls:
-        if call.tokens is None and call.money is None and (call.maybe_billed or (asked and 200 <= call.status < 300)):
-            return True
+        if call.tokens is None and call.money is None:
+            # An error that is told with a good status is one all the same.
+            worked = asked and 200 <= call.status < 300 and call.kind in _WORKED
+            if worked or call.maybe_billed:
+                return True
     return False
 
 
@@ -126,7 +127,9 @@ def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> t
         len(losses),
         said[32],
         said[33],
-        bytearray(_encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36]))),
+        bytearray(
+            _encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36], *said[37:39]))
+        ),
     )
 
 

@@ -37,7 +37,7 @@ _LONGEST_TEXT = 200
 _UNKNOWN = frozenset({400, 401, 404})
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ProviderPlace(Struct, frozen=True, kw_only=True):
     """Who a provider is to others, and where; `inside` if it is within this process."""
 
     provider: str
@@ -85,7 +85,7 @@ class SpanNames:
         return f"{operation} {model}"
 
 
-def spans_of(entry: Entry, places: Mapping[str, Place], span_names: SpanNames) -> list[Span]:
+def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: SpanNames) -> list[Span]:
     """The spans of an exchange, the one of all of it first; none if the conventions have no word for it."""
     operation = operation_of(entry)
     if not operation:
@@ -123,9 +123,9 @@ def spans_of(entry: Entry, places: Mapping[str, Place], span_names: SpanNames) -
     return [whole, *calls]
 
 
-def _of_exchange(entry: Entry, places: Mapping[str, Place]) -> Iterator[tuple[str, Value]]:
+def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
     if entry.provider:
-        place = places.get(entry.provider) or Place(provider=entry.provider)
+        place = places.get(entry.provider) or ProviderPlace(provider=entry.provider)
         yield names.PROVIDER, place.provider
         yield from _of_place(place)
     facts = entry.facts
@@ -202,7 +202,7 @@ def _of_money(money: Money) -> Iterator[tuple[str, Value]]:
         yield names.SAID_COST, money.said / _NANO
 
 
-def _of_call(call: Call, number: int, places: Mapping[str, Place]) -> Iterator[tuple[str, Value]]:
+def _of_call(call: Call, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
     yield names.CALL_NUMBER, number + 1
     yield from _texts(
         (names.CALL_PROVIDER, call.provider),
@@ -231,7 +231,7 @@ def _of_call(call: Call, number: int, places: Mapping[str, Place]) -> Iterator[t
         yield names.CALL_COST, call.money.total / _NANO
 
 
-def _of_place(place: Place) -> Iterator[tuple[str, Value]]:
+def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
     if place.address:
         yield names.SERVER_ADDRESS, place.address
         yield names.SERVER_PORT, place.port
@@ -247,6 +247,6 @@ def _cut(text: str) -> str:
     return text[:_LONGEST_TEXT]
 
 
-def _is_inside(provider: str, places: Mapping[str, Place]) -> bool:
+def _is_inside(provider: str, places: Mapping[str, ProviderPlace]) -> bool:
     place = places.get(provider)
     return place is not None and place.inside

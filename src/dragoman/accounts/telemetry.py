@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.accounts.entry import Entry
-from dragoman.accounts.spans import Place, Span, SpanNames, operation_of, spans_of
+from dragoman.accounts.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
 from dragoman.accounts.trace_context import is_sampled
 
 # What became of exchanges that were handed over.
@@ -81,7 +81,7 @@ class Telemetry:
     def __init__(
         self,
         collector: Collector,
-        places: Callable[[], Mapping[str, Place]],
+        places: Callable[[], Mapping[str, ProviderPlace]],
         tell: Callable[[str], None],
         count: Callable[[str, int], None],
     ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dragoman.accounts.entry import Call, Money, Tokens
+from dragoman.accounts.entry import Call, Considered, Money, Tokens
 from dragoman.accounts.exchanges import Exchange, classes_of, fresh_of
 from dragoman.accounts.trees import CERTAIN
 from dragoman.cli import amounts
@@ -29,14 +29,23 @@ _LOSSES = (
     Column(heading="FEATURE"),
     Column(heading="AT", least=16),
 )
+# By the headings of `dragoman route`.
+_CONSIDERED = (
+    Column(heading="#", right=True),
+    Column(heading="CONSIDERED", least=24),
+    *(Column(heading=heading, right=True) for heading in ("PRICE", "FIRST", "TOKENS/S", "LOSSES")),
+    Column(heading="NOTE", below=True),
+)
 _NONE = "-"
+_LEFT_OUT = "left out"
 
 
 def as_page(exchange: Exchange, kept: Recorded, screen: Screen) -> Iterator[str]:
-    """The page: what it was, each attempt, each loss."""
+    """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
     exact = not screen.terminal
     facts = [(name, words) for name, words in _facts(exchange, kept, exact) if words]
     yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.row.id, least=24)), facts)
+    yield from _ranking(exchange, screen, exact)
     calls = exchange.details.calls
     if calls:
         yield ""
@@ -46,6 +55,30 @@ def as_page(exchange: Exchange, kept: Recorded, screen: Screen) -> Iterator[str]
     if losses:
         yield ""
         yield from table(screen, _LOSSES, [(loss.fate, loss.feature, loss.place) for loss in losses])
+
+
+def _ranking(exchange: Exchange, screen: Screen, exact: bool) -> Iterator[str]:
+    """Who was considered: as they would be tried, then those that were left out."""
+    considered, more = exchange.details.considered, exchange.details.considered_more
+    if not considered:
+        return
+    yield ""
+    rows = [_candidate(place, found, exact) for place, found in enumerate(considered, 1)]
+    yield from table(screen, _CONSIDERED, rows)
+    if more:
+        yield f"and {more} more"
+
+
+def _candidate(place: int, found: Considered, exact: bool) -> tuple[str, ...]:
+    return (
+        _NONE if found.why.startswith(_LEFT_OUT) else str(place),
+        quoted(found.target),
+        _NONE if found.cost is None else amounts.money(found.cost, 0, exact=exact),
+        _NONE if found.first_token is None else amounts.span(found.first_token),
+        _NONE if found.rate is None else f"{found.rate:.3g}",
+        _NONE if found.losses is None else str(found.losses),
+        found.why,
+    )
 
 
 def _facts(exchange: Exchange, kept: Recorded, exact: bool) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ import os
 import sys
 
 from dragoman.cli import documents
+from dragoman.cli.amounts import tokens
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
@@ -17,7 +18,7 @@ from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import dollars
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.sessions.classes import CLASSES
+from dragoman.sessions.classes import CLASSES, is_class
 from dragoman.translate import translate_request
 from dragoman.wire.json import encode, encode_text
 
@@ -25,12 +26,21 @@ NAMES = tuple(codec.name for codec in PROTOCOLS)
 _NUMBERS = ("PRICE", "FIRST", "TOKENS/S", "SUCCEED", "AGE", "LOSSES", "WINDOW")
 _COLUMNS = (
     Column(heading="", right=True),
-    Column(heading="TARGET", least=16),
+    Column(heading="TARGET", least=8),
     *(Column(heading=heading, right=True) for heading in _NUMBERS),
     Column(heading="STANDING", below=True, styles={"good": GREEN, "resting": RED, "suspect": YELLOW}),
     Column(heading="NOTE", below=True),
 )
 _UNKNOWN = "?"
+
+
+class _Classes(tuple[str, ...]):
+    """The classes of threads, and whatever else a rule may ask for: `other:` with the word of a client."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and is_class(name)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,12 +57,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(
-        "--client", choices=NAMES, help="the dialect of the request; recognised from the shape if left out"
+        "--client",
+        choices=NAMES,
+        metavar="DIALECT",
+        help=f"the dialect of the request ({', '.join(NAMES)}); recognised from the shape if left out",
     )
     parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
     parser.add_argument("--program", metavar="NAME", help="the program that it would come from, for rules")
     parser.add_argument(
-        "--thread", choices=CLASSES, help="the class of the thread that it would be of, for rules; else by its shape"
+        "--thread",
+        choices=_Classes(CLASSES),
+        metavar="CLASS",
+        help=f"the class of the thread that it would be of, for rules ({', '.join(CLASSES)}, other:NAME); else by its"
+        " shape",
     )
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -125,25 +142,25 @@ def as_text(told: JsonObject, screen: Screen) -> str:
         if gateway
         else "no gateway is running: planned from the configuration alone, and nothing is measured"
     )
-    rows = [_row(row) for row in _list(told, "candidates") if isinstance(row, dict)]
+    rows = [_row(row, exact=not screen.terminal) for row in _list(told, "candidates") if isinstance(row, dict)]
     lines = [line for sentence in head for line in wrapped(screen, sentence)]
     return "\n".join([*lines, "", *table(screen, _COLUMNS, rows)])
 
 
-def _row(row: JsonObject) -> tuple[str, ...]:
+def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
     speed = row.get("speed")
     speed = speed if isinstance(speed, dict) else {}
-    cost = row.get("nano_dollars")
+    cost, window = row.get("nano_dollars"), row.get("window")
     return (
         _text(row, "place") or "-",
         _text(row, "target"),
         dollars(cost) if isinstance(cost, int) else _UNKNOWN,
         _number(speed.get("first_token"), "{:.3g} s"),
-        _number(speed.get("tokens_per_second"), "{:.3g}"),
+        _rate(speed.get("tokens_per_second")),
         _number(speed.get("success_rate"), "{:.0%}"),
         _number(speed.get("age"), "{:.0f} s"),
         _number(row.get("losses"), "{}"),
-        _number(row.get("window"), "{}"),
+        tokens(window, exact=exact) if isinstance(window, int) else _UNKNOWN,
         _standing(row),
         _note(row),
     )
@@ -151,6 +168,11 @@ def _row(row: JsonObject) -> tuple[str, ...]:
 
 def _number(value: JsonValue, form: str) -> str:
     return form.format(value) if isinstance(value, (int, float)) else _UNKNOWN
+
+
+def _rate(value: JsonValue) -> str:
+    """Tokens a second, to three digits, or to the whole ones where there are more."""
+    return _number(value, "{:.0f}" if isinstance(value, (int, float)) and value >= 1000 else "{:.3g}")
 
 
 def _standing(row: JsonObject) -> str:

@@ -71,11 +71,6 @@ class Records:
         """How many there are."""
         return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])
 
-    def oldest(self) -> int | None:
-        """When the oldest began, in microseconds; None if there is none."""
-        found = self._db.execute("SELECT min(time) FROM records").fetchone()[0]
-        return None if found is None else int(found)
-
     def remove_before(self, time: int, most: int) -> int:
         """Remove some of those that began before a time; give how many. Sums stay."""
         return self._db.execute(

@@ -156,6 +156,18 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
     assert found == [("", 401, "refused"), ("", 401, "refused"), ("key0", 404, "refused")]
 
 
+def test_what_never_became_a_request_has_a_row_of_where_it_was_to_go(tmp_path: Path) -> None:
+    with accounted(tmp_path, answers) as house:
+        refused = house.post(PATHS[CHAT], question(CHAT, CHAT), **{f"x_{count}": "1" for count in range(1000)})
+        assert refused.status == 431
+        with house.connect() as connection:
+            connection.sendall(b"neither a method nor a path\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 400"
+    found = [(row["id"], row["kind"], row["path"], row["status"], row["outcome"]) for row in rows(tmp_path)]
+    name = refused.header("x-request-id")
+    assert found == [(name, "conversation", "/chat/completions", 431, "refused")]
+
+
 def test_a_response_in_the_background_is_one_row(tmp_path: Path) -> None:
     with accounted(tmp_path, answers) as house:
         asked = {**question(RESPONSES, CHAT), "background": True, "store": True}

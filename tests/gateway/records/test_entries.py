@@ -6,7 +6,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, FAILED, OPEN, REFUSED, Call, Lost, Tokens
+from dragoman.accounts.entry import (
+    ANSWERED,
+    CANCELLED,
+    CONVERSATION,
+    FAILED,
+    OPEN,
+    REFUSED,
+    Call,
+    Considered,
+    Lost,
+    Tokens,
+)
 from dragoman.gateway.records.entries import address_of, opened_entry, outcome_of, product_of, settled_entry
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.response import Usage
@@ -109,6 +120,14 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
         2048,
     )
     assert opened_entry(replace(BEGUN, provider="other"), "network", None, 1).provider == "other"
+
+
+def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
+    considered = (Considered("b/m"), Considered("a/m", "left out: it rests"))
+    record = replace(BEGUN, considered=considered, considered_more=4, status=200)
+    for told in (opened_entry(record, "off", None, 1), settled_entry(record, "off")):
+        assert (told.considered, told.considered_more) == (considered, 4)
+    assert (settled_entry(BEGUN, "off").considered, settled_entry(BEGUN, "off").considered_more) == ((), None)
 
 
 def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better() -> None:

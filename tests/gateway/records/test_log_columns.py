@@ -278,9 +278,10 @@ def test_the_page_shows_lines_as_they_are() -> None:
     asked = replace(RECORD, path="/messages", usage=Usage(input=4123, output=340))
     local = replace(CALL, provider="local", model="qwen3", status=0, kind="unreachable")
     records = (
-        replace(asked, losses=(loss("dropped", Feature.TOP_K.value), loss("dropped", Feature.STORE.value))),
+        replace(asked, losses=(loss("dropped", Feature.TOP_K.value),), money=Money(input=8_600_000)),
         replace(
             asked,
+            money=Money(input=15_000_000, unpriced=("cache_write",)),
             provider="azure",
             ended=103.4,
             attempts=(LIMITED, CALL),
@@ -311,6 +312,7 @@ def told_in(width: int, record: Record) -> str:
 COSTS = {
     "what it cost": (Money(input=12_345_678), "$0.0123"),
     "at least": (Money(input=1_915_200_000, unpriced=("output",)), ">$1.92"),
+    "at least next to nothing": (Money(input=38_000, unpriced=("output",)), ">$0.000038"),
     "nothing": (Money(), "$0.00"),
     "not known": (Money(unpriced=("model",)), ""),
 }

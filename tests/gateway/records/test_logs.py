@@ -9,7 +9,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
+from dragoman.accounts.entry import Considered, Money, Tokens
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
@@ -17,6 +17,7 @@ from dragoman.model.response import Usage
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard
 from dragoman.translate import LossLine
+from tests.docs.bare import ROOT
 from tests.gateway.harness import PROVIDER_KEY, running, whole
 
 HOSTILE = {
@@ -253,10 +254,25 @@ def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> N
     ]
 
 
+def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
+    considered = (
+        Considered("a/m", "", 1_500_000, 0, 250_000, 80.5),
+        Considered("b/" + "m" * 500, "left out: it rests"),
+    )
+    out = io.StringIO()
+    Log(out, json=True).exchange(replace(record(), considered=considered, considered_more=3))
+    line = only(out)
+    assert line["considered"] == [
+        {"target": "a/m", "cost": "0.0015", "losses": 0, "first_token": 0.25, "tokens_per_second": 80.5},
+        {"target": "b/" + "m" * 118, "why": "left out: it rests"},
+    ]
+    assert line["considered_more"] == 3
+
+
 def test_a_name_with_one_target_says_nothing_of_a_choice() -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(record())
-    assert not {"route", "policy", "reason", "tried"} & set(only(out))
+    assert not {"route", "policy", "reason", "tried", "considered"} & set(only(out))
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -280,6 +296,18 @@ def test_who_is_speaking_is_told() -> None:
     silent = io.StringIO()
     Log(silent, json=True).exchange(record())
     assert not {"session", "thread"} & set(json.loads(silent.getvalue()))
+
+
+def test_every_field_of_a_line_is_documented() -> None:
+    out = io.StringIO()
+    told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited", route="line")
+    money = Money(input=1, said=2, unpriced=("model",))
+    told = replace(told, facts=SPOKEN, money=money, tokens=Tokens(input=1), estimated=True, first=100.1, full=("a/b",))
+    told = replace(told, program="codex/1.0", launch="one", why="none", advice="none")
+    Log(out, json=True).exchange(told)
+    page = ROOT / "docs" / "operations.md"
+    table = page.read_text("utf-8").partition("| Field of an exchange |")[2].partition("\n\n")[0]
+    assert {f"`{name}`" for name in only(out)} - {"`time`", "`level`", "`event`"} <= set(re.findall(r"`\w+`", table))
 
 
 @pytest.mark.parametrize("text", list(HOSTILE.values()), ids=list(HOSTILE))

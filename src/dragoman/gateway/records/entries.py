@@ -73,6 +73,8 @@ def settled_entry(record: Record, addresses: str) -> Entry:
         record.size,
         facts,
         record.trace,
+        record.considered,
+        record.considered_more,
     )
 
 
@@ -106,6 +108,8 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         size=size,
         facts=facts,
         trace=record.trace,
+        considered=record.considered,
+        considered_more=record.considered_more,
     )
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.prices.money import short_dollars
+from dragoman.prices.money import least_dollars, short_dollars
 from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
 
@@ -296,7 +296,7 @@ def _cost(record: Record) -> str:
     money = record.money
     if money is None or (money.unpriced and not money.total):
         return ""
-    return f"{'>' if money.unpriced else ''}{short_dollars(money.total)}"
+    return f">{least_dollars(money.total)}" if money.unpriced else short_dollars(money.total)
 
 
 def _count(number: int) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
+from dragoman.accounts.entry import Considered
 from dragoman.errors import WireError
 from dragoman.gateway.records.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.records.log_writer import LogWriter
@@ -23,6 +24,7 @@ from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.wire.json import encode
 
 _SHOWN = 120
+_MICROSECONDS = 1_000_000
 
 
 class Log:
@@ -100,6 +102,10 @@ class Log:
         if record.route:
             line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
             line["tried"] = [_tried(attempt) for attempt in record.attempts]
+        if record.considered:
+            line["considered"] = [_considered(each) for each in record.considered]
+            if record.considered_more:
+                line["considered_more"] = record.considered_more
         if record.full:
             line["full"] = [target[:_SHOWN] for target in record.full]
         if record.first:
@@ -151,6 +157,22 @@ def _tried(attempt: Attempt) -> JsonValue:
         told["cost"] = in_units(attempt.money.total, NANO)
     if attempt.maybe_billed:
         told["maybe_billed"] = True
+    return told
+
+
+def _considered(found: Considered) -> JsonValue:
+    """One of the targets that an exchange might have gone to; what is not known is left out."""
+    told: JsonObject = {"target": found.target[:_SHOWN]}
+    if found.why:
+        told["why"] = found.why
+    if found.cost is not None:
+        told["cost"] = in_units(found.cost, NANO)
+    if found.losses is not None:
+        told["losses"] = found.losses
+    if found.first_token is not None:
+        told["first_token"] = round(found.first_token / _MICROSECONDS, 4)
+    if found.rate is not None:
+        told["tokens_per_second"] = found.rate
     return told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import CONVERSATION, Money, Tokens
+from dragoman.accounts.entry import CONVERSATION, Considered, Money, Tokens
 from dragoman.model.response import Usage
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
@@ -61,6 +61,9 @@ class Record(Struct, frozen=True):
     route: str = ""
     policy: str = ""
     reason: str = ""
+    # Whom else it might have gone to, where somebody had to be ranked, and how many more there were, if any.
+    considered: tuple[Considered, ...] = ()
+    considered_more: int | None = None
     stream: bool = False
     attempts: tuple[Attempt, ...] = ()
     # Targets that had no place for a call, in time or at all: nobody was asked there.

@@ -1,0 +1,267 @@
+"""What a record tells of the targets that a request might have gone to: what `route` explains of the same moment."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.drain import drain_all
+from dragoman.accounts.entry import Considered
+from dragoman.accounts.exchanges import find
+from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
+from dragoman.config.settings import Line, Missing, Settings, Storage
+from dragoman.gateway.records.record import Record
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
+from dragoman.routing.outcomes import Kind
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.exports import Exports
+from tests.cli.screens import on_screen
+from tests.gateway.harness import CHAT, PATHS, House, Received, Reply, settings_for
+from tests.gateway.records.kept import recorded
+from tests.gateway.says import tells
+from tests.screen import fits
+
+SECRET = "The raven's name is Huckebein."
+LINES = (
+    Line(pattern="two", targets=("chat/m", "messages/m")),
+    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
+    Line(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**7),
+    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    Line(pattern="faithful", targets=("messages/m", "responses/m", "chat/m"), policy="least-loss"),
+    Line(pattern="some", targets=("chat/m", "gone/m", "messages/m")),
+    Line(pattern="many", targets=tuple(f"chat/m{number}" for number in range(20)), policy="cheapest"),
+)
+GONE = Missing(left_out="providers.gone", key="providers.gone.api_key", problem="no key", remedy="set one", line=7)
+# Pico-dollars for a token.
+PRICES = {
+    "chat/dear": Override(rates=Rates(input=10**9, output=10**9)),
+    "messages/m": Override(rates=Rates(input=10**6, output=10**6), window=1000),
+}
+
+
+def settings(port: int) -> Settings:
+    return replace(settings_for(port), routes=LINES, prices=PRICES, absent={"gone": GONE})
+
+
+def answers(received: Received) -> Reply:
+    return tells(next(protocol for protocol, path in PATHS.items() if received.target == path))
+
+
+def failed(house: House, target: str, times: int) -> None:
+    """A target fails so often that it is suspect, or rests."""
+    traffic = house.app.service.traffic
+    now = traffic.clock()
+    for begun in range(times):
+        traffic.health.note(target, Kind.NO_ANSWER, now + begun / 100, now + begun / 100)
+
+
+def suspect(house: House) -> None:
+    failed(house, "chat/m", 1)
+
+
+def resting(house: House) -> None:
+    failed(house, "chat/m", 5)
+
+
+def all_rest(house: House) -> None:
+    failed(house, "chat/m", 5)
+    failed(house, "messages/m", 5)
+
+
+def measured(house: House) -> None:
+    traffic = house.app.service.traffic
+    traffic.speeds.answered("messages/m", 100, traffic.clock() - 30.0, seconds=2.0, tokens=100.0, first=0.5)
+    suspect(house)
+
+
+def well(_: House) -> None:
+    """Nothing happened."""
+
+
+def request_of(model: str, **more: object) -> dict[str, object]:
+    return {"model": model, "messages": [{"role": "user", "content": SECRET}], **more}
+
+
+LONG = {"messages": [{"role": "user", "content": "word " * 4000}]}
+CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[str, str]]]] = {
+    "one failed a moment ago": (
+        suspect,
+        request_of("two"),
+        [("messages/m", ""), ("chat/m", "behind: it failed a moment ago")],
+    ),
+    "one rests": (resting, request_of("two"), [("messages/m", ""), ("chat/m", "left out: it rests")]),
+    "one is too dear, and one has no price": (
+        well,
+        request_of("cheap"),
+        [
+            ("messages/m", ""),
+            ("chat/dear", "left out: it is dearer than max_cost"),
+            ("responses/m", "left out: its price is unknown, and there is a max_cost"),
+        ],
+    ),
+    "nobody can be asked": (
+        well,
+        {**request_of("cheap"), **LONG},
+        [
+            ("chat/dear", "left out: it is dearer than max_cost"),
+            ("messages/m", "left out: its window is too small"),
+            ("responses/m", "left out: its price is unknown, and there is a max_cost"),
+        ],
+    ),
+    "two lose something": (
+        well,
+        request_of("faithful", seed=1, logit_bias={"7": 1}),
+        [("chat/m", ""), ("responses/m", ""), ("messages/m", "")],
+    ),
+    "the speed of one is known": (
+        measured,
+        request_of("fast"),
+        [("messages/m", ""), ("chat/m", "behind: it failed a moment ago")],
+    ),
+    "one is not set up": (
+        suspect,
+        request_of("some"),
+        [
+            ("messages/m", ""),
+            ("chat/m", "behind: it failed a moment ago"),
+            ("gone/m", "left out: its provider is not set up here"),
+        ],
+    ),
+}
+
+
+def explained(house: House, body: dict[str, object]) -> list[dict[str, object]]:
+    """What `dragoman route` has of a request."""
+    told = house.post(f"/route?model={body['model']}&client={CHAT}", body)
+    assert told.status == 200, told.body
+    found = told.json()["candidates"]
+    assert isinstance(found, list)
+    return [dict(row) for row in found if isinstance(row, dict)]
+
+
+def note_of(row: dict[str, object]) -> str:
+    for name, words in (("left_out", "left out: "), ("behind", "behind: ")):
+        found = row.get(name)
+        if isinstance(found, dict):
+            return f"{words}{found['why']}"
+    return ""
+
+
+def asked(prepare: Callable[[House], None], body: dict[str, object]) -> tuple[list[dict[str, object]], Record, str]:
+    """What is explained of a request, then its record and its log line."""
+    with recorded(answers, settings) as (house, records):
+        prepare(house)
+        rows = explained(house, body)
+        records.clear()
+        house.post(PATHS[CHAT], body)
+        (record,) = records
+        return rows, record, house.log.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_explained_is_what_is_recorded(case: str) -> None:
+    prepare, body, expected = CASES[case]
+    rows, record, line = asked(prepare, body)
+    assert [(found.target, found.why) for found in record.considered] == expected
+    assert [(row["target"], note_of(row)) for row in rows] == expected
+    assert record.considered_more is None
+    for found, row in zip(record.considered, rows, strict=True):
+        assert found.cost in (None, row.get("nano_dollars"))
+        assert found.losses in (None, row.get("losses"))
+        speed = row.get("speed")
+        if found.rate is not None:
+            assert isinstance(speed, dict)
+            assert (found.first_token, found.rate) == (speed["first_token"] * 1e6, speed["tokens_per_second"])
+    told = json.loads(line)
+    assert [(each["target"], each.get("why", "")) for each in told["considered"]] == expected
+    assert "considered_more" not in told
+    assert "Huckebein" not in line
+
+
+def test_figures_are_those_that_the_policy_asked_for() -> None:
+    _, record, line = asked(*CASES["one is too dear, and one has no price"][:2])
+    cheap, dear, unknown = record.considered
+    assert cheap.cost and dear.cost and cheap.cost < 10**7 < dear.cost
+    assert (unknown.cost, cheap.losses, cheap.first_token, cheap.rate) == (None, None, None, None)
+    _, record, _ = asked(*CASES["two lose something"][:2])
+    losses = [found.losses for found in record.considered if found.losses is not None]
+    assert losses[0] == 0 < losses[1] and losses == sorted(losses) and len(losses) == 3
+    _, record, line = asked(*CASES["the speed of one is known"][:2])
+    assert record.considered[0] == Considered("messages/m", first_token=500_000, rate=50.0)
+    assert json.loads(line)["considered"][0] == {
+        "target": "messages/m",
+        "first_token": 0.5,
+        "tokens_per_second": 50.0,
+    }
+
+
+@pytest.mark.parametrize("model", ["two", "turns", "chat/m"])
+def test_on_a_calm_day_nothing_is_weighed_and_nothing_written(model: str) -> None:
+    _, record, line = asked(well, request_of(model))
+    assert (record.considered, record.considered_more) == ((), None)
+    assert record.status == 200
+    assert "considered" not in line
+
+
+def test_of_many_the_first_are_told_and_the_others_counted() -> None:
+    _, record, line = asked(well, request_of("many"))
+    assert [found.target for found in record.considered] == [f"chat/m{number}" for number in range(16)]
+    assert record.considered_more == json.loads(line)["considered_more"] == 4
+
+
+def test_whoever_is_asked_for_want_of_others_stands_first() -> None:
+    _, record, _ = asked(all_rest, request_of("two"))
+    assert record.reason == "wakes"
+    assert [found.why for found in record.considered][1:] == ["left out: it rests"]
+
+
+def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with recorded(answers, lambda port: replace(settings(port), storage=Storage(path=path))) as (house, records):
+
+        async def start() -> None:
+            house.app.service.accounting.start()
+
+        async def close() -> None:
+            await house.app.service.accounting.close(30.0)
+
+        house.run(start())
+        house.post(PATHS[CHAT], request_of("two"))
+        resting(house)
+        house.post(PATHS[CHAT], request_of("two"))
+        house.run(close())
+    calm, ranked = records
+    drain_all(path, now=time.time_ns() // 1000)
+    with closing(open_account_tables(path, read_only=True)) as tables:
+        found = find(tables, ranked.id)
+        assert found.details.considered == ranked.considered
+        assert ranked.considered == (Considered("messages/m"), Considered("chat/m", "left out: it rests"))
+        assert find(tables, calm.id).details.considered == ()
+        exports = Exports(tables.connection)
+        lines = [json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, 1 << 60))]
+        text = b"".join(as_csv(csv_names(), exchanges(exports, 0, 1 << 60))).decode()
+    assert lines[1]["considered"] == [{"target": "messages/m"}, {"target": "chat/m", "why": "left out: it rests"}]
+    assert "considered" not in lines[0]
+    assert [json.loads(row["details"]) for row in csv.DictReader(io.StringIO(text))] == lines
+    (tmp_path / "gateway.toml").write_text(f'[storage]\npath = "{path}"\n', encoding="utf-8")
+    (tmp_path / "gateway.toml").chmod(0o600)
+    for columns in (80, 140):
+        seen = on_screen(["logs", "--config", "gateway.toml", ranked.id], tmp_path, columns=columns)
+        assert seen.status == 0, seen.raw
+        shown = seen.plain[seen.plain.index("#  CONSIDERED") :].splitlines()[:3]
+        assert [line.split() for line in shown] == [
+            ["#", "CONSIDERED", "PRICE", "FIRST", "TOKENS/S", "LOSSES", "NOTE"],
+            ["1", "messages/m", "-", "-", "-", "-"],
+            ["-", "chat/m", "-", "-", "-", "-", "left", "out:", "it", "rests"],
+        ]
+        assert fits(seen.raw.replace("\r", "").splitlines(), columns)
+    assert on_screen(["db", "check", "--config", "gateway.toml"], tmp_path).status == 0
