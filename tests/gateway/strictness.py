@@ -10,10 +10,11 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from dragoman.errors import WireError
 from dragoman.mock.strict.checks import reasons
-from dragoman.mock.strict.common import Issued, closed_faults, json_object, objects, repeated, text_of
+from dragoman.mock.strict.common import Issued, closed_faults, objects, repeated
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.wire.json import decode_object
+from dragoman.wire.json import decode, decode_object
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, RESPONSES, Received
 from tests.sdk.digging import Object
 from tests.sdk.oracles import check_request
@@ -167,3 +168,19 @@ def _secret_faults(received: Received, secrets: tuple[str, ...]) -> Iterator[str
     for secret in secrets:
         if secret in told:
             yield "a credential of the client reached the provider"
+
+
+def text_of(value: JsonValue) -> str:
+    """A string, or the joined text of parts."""
+    if isinstance(value, str):
+        return value
+    return "".join([str(part.get("text", "")) for part in objects(value)])
+
+
+def json_object(text: JsonValue) -> JsonObject | None:
+    """The object that a text is the JSON of, as arguments have to be; None for anything else."""
+    try:
+        value = decode(text) if isinstance(text, str) else None
+    except WireError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -13,6 +13,7 @@ from dragoman.gateway.access.protection import judged, protection_of
 from dragoman.gateway.routes import AbsentModel, Routes
 from dragoman.routing.route import When
 from tests.gateway.harness import CHAT, House, running, settings_for
+from tests.gateway.routed import target_of
 from tests.gateway.says import tells
 
 GONE = Missing(
@@ -84,12 +85,12 @@ def test_a_name_with_nobody_left_is_refused_and_says_who_is_missing(name: str) -
 def test_one_without_a_table_is_behind_a_line_of_its_name() -> None:
     lines = (Line(pattern="gone/*", targets=("chat/*",)), Line(pattern="smart", targets=("gone/x", "messages/x")))
     found = routes(UNSEEN, lines)
-    assert found.target("gone/x", CHAT).id == "chat/x"
+    assert target_of(found, "gone/x", CHAT).id == "chat/x"
     assert [target.id for target in found.route("smart", CHAT).targets] == ["chat/x", "messages/x"]
     tabled = routes(GONE, lines)
     assert [target.id for target in tabled.route("smart", CHAT).targets] == ["messages/x"]
     with pytest.raises(AbsentModel):
-        tabled.target("gone/x", CHAT)
+        target_of(tabled, "gone/x", CHAT)
 
 
 def test_embeddings_of_a_line_whose_rule_alone_is_left_have_nobody() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
-from dragoman.gateway.admission import Admission, Limits, Load, Place, Slot, divided
+from dragoman.gateway.admission import Admission, Limits, Load, QueuePlace, Slot, divided
 from dragoman.gateway.exchange.reply_parts import failure_of, told
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
@@ -42,10 +42,10 @@ def slot(admission: Admission, key: str = "k") -> Slot:
     return found
 
 
-def place(admission: Admission, key: str = "k", deadline: float = 1e9) -> Place:
+def place(admission: Admission, key: str = "k", deadline: float = 1e9) -> QueuePlace:
     """A place in the queue, where there must be no slot."""
     found = admission.enter("p", key, deadline)
-    assert isinstance(found, Place)
+    assert isinstance(found, QueuePlace)
     return found
 
 
@@ -64,12 +64,11 @@ def test_without_a_limit_everybody_enters_at_once_and_is_counted() -> None:
         admission = make()
         slots = [slot(admission) for _ in range(1000)]
         assert admission.busy(["p"]) == []
-        assert (load(admission), admission.length("p")) == (Load(1000, None, 0), 0)
+        assert load(admission) == Load(1000, None, 0)
         for one in slots:
             one.release()
         assert load(admission) == Load(0, None, 0)
         assert admission.busy(["never heard of"]) == []
-        assert admission.length("never heard of") == 0
 
     run(dialogue())
 
@@ -95,7 +94,7 @@ def test_who_waits_gets_the_slot_that_is_given_back_and_its_wait_is_told() -> No
         admission = make(Limits(1))
         first = slot(admission)
         waiting = await started(entered(admission))
-        assert admission.length("p") == 1
+        assert load(admission).waiting == 1
         await asyncio.sleep(3)
         first.release()
         assert (await waiting).waited == 3
@@ -145,7 +144,7 @@ def test_pitfall_370_a_pile_up_of_one_key_keeps_nobody_else_out() -> None:
         for key in ("other", "many"):
             with pytest.raises(Overloaded):
                 admission.enter("p", key)
-        assert admission.length("p") == 4
+        assert load(admission).waiting == 4
         busy.release()
         (await many[0]).release()
         (await other).release()
@@ -164,7 +163,7 @@ def test_nobody_waits_beyond_the_end_of_its_time(deadline: float, seconds: float
         with pytest.raises(Overloaded) as caught:
             await entered(admission, deadline=deadline)
         assert virtual_loop().time() == caught.value.waited == seconds
-        assert admission.length("p") == 0
+        assert load(admission).waiting == 0
         busy.release()
         assert load(admission) == Load(0, 1, 0)
 

@@ -513,6 +513,11 @@ REFUSALS: dict[str, tuple[Kind, Called, str]] = {
         called(OLLAMA, model="qwen3"),
         "ollama does not have the model `qwen3`: ollama pull qwen3",
     ),
+    "a model that is listed": (
+        Kind.UNKNOWN_MODEL,
+        called(model="gpt-5.1", models=("gpt-5", "gpt-5.1")),
+        "openai lists the model `gpt-5.1`, and says that it is not there for this key",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -11,7 +12,10 @@ from dragoman import __version__
 from dragoman.config.settings import Limits, Server, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway import app
+from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.routes import Routes
+from dragoman.gateway.service import Service
+from dragoman.http.server import Request
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -314,3 +318,73 @@ def test_pitfall_440_no_host_opens_another_path(host: str) -> None:
             answer = house.get(path, host=host)
             assert answer.status in (400, 401, 403), (path, answer)
         assert not house.provider.received
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (b"NONSENSE\r\n\r\n", 400),
+        (b"CONNECT example.org:443 HTTP/1.1\r\nhost: example.org:443\r\n\r\n", 405),
+        (b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: " + b"x" * 200_000 + b"\r\n\r\n", 431),
+    ],
+    ids=["nonsense", "to a proxy", "too much"],
+)
+def test_whoever_sends_what_is_no_request_is_logged_by_address(said: bytes, status: int) -> None:
+    with running() as house, house.connect() as connection:
+        connection.sendall(said)
+        assert read_answer(connection).status == status
+    (line,) = log_lines(house)
+    assert (line["status"], line["address"]) == (status, "127.0.0.1")
+
+
+# What nobody foresaw
+
+
+def _breaks(*_: object) -> NoReturn:
+    raise RuntimeError("nobody foresaw this")
+
+
+async def _breaks_off(service: object, request: Request, *_: object, **__: object) -> None:
+    request.start(200, [(b"content-type", b"text/plain")])
+    request.write(b"so far")
+    raise RuntimeError("nobody foresaw this")
+
+
+@pytest.mark.parametrize("at", ["conversation", "aside"])
+def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
+    monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    monkeypatch.setattr(Driver, "_step", _breaks)
+    monkeypatch.setattr(app, "count_tokens", _breaks)
+    path = PATHS[MESSAGES] if at == "conversation" else "/v1/messages/count_tokens"
+    with running() as house:
+        answer = house.post(path, question(MESSAGES, MESSAGES))
+        assert (answer.status, message_of(MESSAGES, answer)) == (500, "internal error")
+        assert sum(cell.requests for cell in house.app.service.metrics.snapshot().cells) == 1
+    (line,) = log_lines(house)
+    assert (line["id"], line["status"], line["failure"]) == (answer.header("request-id"), 500, "internal")
+
+
+def test_what_breaks_after_its_beginning_did_not_go_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "pass_on", _breaks_off)
+    with running() as house:
+        answer = house.post("/v1/embeddings", {"model": "chat/served", "input": "x"})
+        assert not answer.complete
+    (line,) = log_lines(house)
+    assert line["failure"] == "internal"
+
+
+def test_a_gateway_that_stops_is_one_exchange_under_the_id_that_its_client_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def wait(service: Service, *_: object) -> None:
+        service.draining = True
+        service.loop.call_soon(stopping.server.cancel_all)
+        await service.loop.create_future()
+
+    monkeypatch.setattr(app, "count_tokens", wait)
+    with running() as stopping:
+        answer = stopping.post("/v1/messages/count_tokens", question(MESSAGES, MESSAGES))
+        assert (answer.status, message_of(MESSAGES, answer)) == (503, "the gateway is shutting down")
+    (line,) = log_lines(stopping)
+    assert (line["id"], line["status"], line["failure"]) == (answer.header("request-id"), 503, "shutdown")

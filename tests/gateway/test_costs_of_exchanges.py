@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
+from dragoman.accounts.entry import FAILED, REFUSED, Money, Tokens
+from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Line, Settings
+from dragoman.gateway.exchange import whole_moves
+from dragoman.gateway.records.costs import UNREPORTED
+from dragoman.gateway.records.entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.streaming import StreamTranslator
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts
 from tests.gateway.harness import (
@@ -179,6 +185,49 @@ def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: st
     assert [attempt.estimated for attempt in record.attempts] == [True]
 
 
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_stream_that_comes_in_one_piece_is_counted_however_long_that_is(client: str) -> None:
+    word = {"id": "chatcmpl-1", "model": "served", "choices": [{"index": 0, "delta": {"content": " hello"}}]}
+    last = {**word, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = [*[json.dumps(word)] * 1500, json.dumps(last), "[DONE]"]
+    packed = gzip.compress("".join(f"data: {event}\n\n" for event in events).encode())
+    told = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+    with recorded([Reply(headers=told, steps=(packed,), chunked=True)], PRICED) as (house, records):
+        house.post(PATH[client], question(client, CHAT, stream=True))
+    (record,) = records
+    assert record.estimated and record.tokens is not None
+    assert abs(record.tokens.output - 1500) <= 1500 // 8
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_broken_stream_that_began_with_what_was_asked_is_counted_by_what_it_said(client: str) -> None:
+    opening, *others = speaking(RESPONSES).split(b"\n\n")
+    name, _, data = opening.partition(b"data: ")
+    begun = json.loads(data)
+    begun["response"]["instructions"] = "x" * 100_000
+    said = b"\n\n".join([name + b"data: " + json.dumps(begun).encode(), *others])
+    with recorded([streamed(said, None)], PRICED) as (house, records):
+        house.post(PATH[client], question(client, RESPONSES, stream=True))
+    (record,) = records
+    assert record.failure and record.estimated and record.tokens is not None
+    assert 1 < record.tokens.output <= counted(SAID)
+
+
+def test_a_broken_stream_that_began_with_too_much_to_be_counted_is_not_free() -> None:
+    opening, *others = speaking(RESPONSES).split(b"\n\n")
+    name, _, data = opening.partition(b"data: ")
+    begun = json.loads(data)
+    begun["response"]["instructions"] = "x" * 700_000
+    echo = name + b"data: " + json.dumps(begun).encode()
+    said = b"\n\n".join([echo, echo.replace(b"response.created", b"response.in_progress"), *others])
+    pieces = [said[at : at + 16_384] for at in range(0, len(said), 16_384)]
+    with recorded([streamed(*pieces, None)], PRICED) as (house, records):
+        house.post(PATH[RESPONSES], question(RESPONSES, RESPONSES, stream=True))
+    (record,) = records
+    assert record.failure and record.tokens is not None and record.money is not None
+    assert record.tokens.output > 1 or record.money.unpriced == ("output",)
+
+
 BROKEN = {
     "cut": lambda provider: streamed(speaking(provider), None),
     "failed": lambda provider: streamed(speaking(provider), error_frame(provider, "overloaded_error", "too much")),
@@ -199,6 +248,24 @@ def test_pitfall_422_433_what_passed_of_a_broken_stream_is_counted(client: str, 
     assert tokens.input == (1 if provider == MESSAGES else count_request(sent, "served").tokens)
     assert 1 < tokens.output <= counted(SAID)
     assert record.money is not None and record.money.total == tokens.input * 3000 + tokens.output * 15_000
+
+
+ENDS = {MESSAGES: b"event: message_stop", CHAT: b"data: [DONE]"}
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("provider", [MESSAGES, CHAT])
+def test_what_was_told_of_a_stream_that_broke_off_behind_its_end_counts(client: str, provider: str) -> None:
+    whole_stream = b"".join(
+        step for step in reply(provider, stream=True, usage=COUNTS[provider]).steps if isinstance(step, bytes)
+    )
+    said, end, _ = whole_stream.partition(ENDS[provider])
+    assert end
+    with recorded([streamed(said, None)], PRICED) as (house, records):
+        house.post(PATH[client], question(client, provider, stream=True))
+    (record,) = records
+    assert (record.failure, record.estimated) == ("", False)
+    assert record.tokens is not None and (record.tokens.input, record.tokens.output) == (3500, 200)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -230,6 +297,18 @@ def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, 
     assert record.money.unpriced == (() if stream else ("output",))
 
 
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+def test_what_a_provider_goes_on_with_in_the_background_costs_more_than_is_known(status: str) -> None:
+    begun: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "status": status, "output": [], "usage": None}
+    with recorded([whole(begun)], PRICED) as (house, records):
+        asked = {**question(RESPONSES, RESPONSES), "background": True, "store": True}
+        assert house.post(PATH[RESPONSES], asked).json()["status"] == status
+    (record,) = records
+    assert record.tokens is not None and record.tokens.input > 0 and record.estimated
+    assert record.money is not None and record.money.total == record.tokens.input * 3000
+    assert record.money.unpriced == ("output",)
+
+
 def test_what_was_refused_costs_nothing_and_what_may_have_been_billed_is_not_free() -> None:
     refused = whole(error_body(CHAT, "invalid_request_error", "no"), 400)
     with recorded([refused, Reply(steps=(b"",)), Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-le", None))]) as (
@@ -243,6 +322,45 @@ def test_what_was_refused_costs_nothing_and_what_may_have_been_billed_is_not_fre
     for record in (empty, cut):
         assert record.attempts[0].maybe_billed is (record.money is not None)
         assert record.money is None or record.money.unpriced == ("usage",)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise TypeError("what nobody thought of")
+
+    if stream:
+        monkeypatch.setattr(StreamTranslator, "feed", break_down)
+    else:
+        monkeypatch.setattr(whole_moves, "translate_response", break_down)
+    with recorded([reply(CHAT, stream=stream, usage=COUNTS[CHAT])], PRICED) as (house, records):
+        assert house.post(PATH[MESSAGES], question(MESSAGES, CHAT, stream=stream)).status == 500
+    # Beside it there is what the client was told in the end, which is no exchange of its own.
+    (record,) = [record for record in records if record.kind]
+    assert record.money is not None and record.money.unpriced == ("usage",)
+    assert [(attempt.kind, attempt.maybe_billed) for attempt in record.attempts] == [("ours", True)]
+
+
+@pytest.mark.parametrize("path", [PATH[CHAT], "/v1/embeddings"])
+@pytest.mark.parametrize(("status", "billed"), [(504, True), (500, False), (429, False)])
+def test_the_log_and_the_rows_agree_on_what_an_error_may_have_cost(path: str, status: int, billed: bool) -> None:
+    with recorded([whole(error_body(CHAT, "server_error", "no"), status)]) as (house, records):
+        house.post(path, question(CHAT, CHAT), content_type="application/json")
+    (record,) = records
+    assert [attempt.maybe_billed for attempt in record.attempts] == [billed]
+    assert record.money == (UNREPORTED if billed else None)
+    assert is_unpriced(settled_entry(record, "off")) is billed
+
+
+@pytest.mark.parametrize("code", ["server_error", "rate_limit_exceeded", "invalid_api_key"])
+def test_the_log_and_the_rows_agree_on_an_error_that_is_told_with_a_good_status(code: str) -> None:
+    told = {"error": {"message": "no", "type": code, "code": code}}
+    with recorded([whole(told)]) as (house, records):
+        house.post(PATH[CHAT], question(CHAT, CHAT))
+    (record,) = records
+    assert record.failure
+    unpriced = record.money is not None and bool(record.money.unpriced)
+    assert is_unpriced(settled_entry(record, "off")) is unpriced
 
 
 def test_pitfall_420_the_same_request_twice_is_two_exchanges() -> None:
@@ -289,6 +407,30 @@ def test_pitfall_425_what_a_failed_attempt_took_counts_with_what_followed() -> N
     assert first.money is not None and second.money is not None and record.money is not None
     assert record.money.total == first.money.total + second.money.total
     assert record.tokens is not None and record.tokens.input == 7000
+
+
+@pytest.mark.parametrize("said", [b"", b"something was said"], ids=["at once", "after a while"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_what_a_failed_response_tells_of_its_counts_is_what_it_cost(client: str, stream: bool, said: bytes) -> None:
+    made: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "output": []}
+    begun: Object = {**made, "status": "in_progress", "usage": None}
+    failed: Object = {**made, "status": "failed", "usage": COUNTS[RESPONSES]}
+    failed |= {"error": {"code": "server_error", "message": "broke"}}
+    events = [{"type": "response.created", "response": begun}, {"type": "response.failed", "response": failed}]
+    first, last = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+    middle = speaking(RESPONSES).partition(b"\n\n")[2] if said else b""
+    told = streamed(first + middle + last) if stream else whole(failed)
+    with recorded([told], PRICED) as (house, records):
+        house.post(PATH[client], question(client, RESPONSES, stream=stream))
+    (record,) = records
+    assert record.failure == "internal"
+    assert outcome_of(record) in (REFUSED, FAILED)
+    assert record.tokens == Tokens(input=3500, cache_read=2000, cache_write=500, output=200, thinking=50)
+    assert not record.estimated
+    # By hand: 1,000 plain at $3, 200 said at $15, 2,000 read at $0.30, 500 written at $3.75.
+    assert record.money is not None
+    assert (record.money.total, record.money.unpriced) == (3_000_000 + 3_000_000 + 600_000 + 1_875_000, ())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -13,6 +13,7 @@ from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for
+from tests.gateway.routed import target_of
 
 # Pico-dollars for a token: a dollar and ten for a million.
 PRICED = Override(rates=Rates(input=1_000_000, output=10_000_000, cache_read=100_000), window=1000)
@@ -25,7 +26,7 @@ def _priced(settings: Settings) -> Settings:
 def test_a_price_is_that_of_this_request() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
-        known, target = service.knowledge, service.routes.target("chat/m", CHAT)
+        known, target = service.knowledge, target_of(service.routes, "chat/m", CHAT)
         needs = Needs(size=4000)
         assert known.cost(target, needs, 100.0) == 1000 * 1000 + 100 * 10_000
         # What may be answered is a limit, and a warm cache costs less.
@@ -41,7 +42,7 @@ def test_a_price_is_that_of_this_request() -> None:
 def test_what_is_unknown_is_not_free() -> None:
     with running() as house:
         service = house.app.service
-        target = service.routes.target("chat/nobody-knows-it", CHAT)
+        target = target_of(service.routes, "chat/nobody-knows-it", CHAT)
         assert service.knowledge.cost(target, Needs(size=4000), 100.0) is None
         assert service.knowledge.window(target) is None
 
@@ -49,7 +50,7 @@ def test_what_is_unknown_is_not_free() -> None:
 def test_keys_that_rest_and_places_are_known() -> None:
     with running() as house:
         service = house.app.service
-        target = service.routes.target("chat/m", CHAT)
+        target = target_of(service.routes, "chat/m", CHAT)
         outline = service.routes.route("chat/m", CHAT).outline
         assert not service.knowledge.busy(outline) and not service.knowledge.keys_rest(outline)
         assert service.knowledge.wakes(target) is None
@@ -64,7 +65,7 @@ def test_keys_that_rest_and_places_are_known() -> None:
 def test_each_of_several_answers_is_paid() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
-        target = service.routes.target("chat/m", CHAT)
+        target = target_of(service.routes, "chat/m", CHAT)
         asked = Needs(size=4000, signs=Signs(answers=3))
         assert service.knowledge.cost(target, asked, 100.0) == 1000 * 1000 + 3 * 100 * 10_000
 
@@ -117,7 +118,7 @@ def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
 ) -> None:
     with running((), _tiered) as house:
         service = house.app.service
-        target = service.routes.target(model, protocol)
+        target = target_of(service.routes, model, protocol)
         asked = Needs(size=4000, signs=Signs(tier=tier), protocol=protocol)
         assert service.knowledge.cost(target, asked, 100.0) == cost
 
@@ -125,7 +126,9 @@ def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
 def test_windows_are_those_of_the_latest_lists() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
-        outline = Route(name="line", members=(*(service.routes.target(f"chat/{name}", CHAT) for name in "ml"),)).outline
+        outline = Route(
+            name="line", members=(*(target_of(service.routes, f"chat/{name}", CHAT) for name in "ml"),)
+        ).outline
         assert service.knowledge.windows(outline) == [1000, None]
         for window in (9000, 8000):
             models = [ListedModel(id=name, window=window) for name in "ml"]

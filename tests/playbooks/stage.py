@@ -28,7 +28,8 @@ from dragoman.gateway.app import App
 from dragoman.gateway.exchange import estimates
 from dragoman.gateway.processes.worker import server_limits
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics, render
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import writing

@@ -69,7 +69,7 @@ class Slot:
             gate.lose(self._taken)
 
 
-class Place:
+class QueuePlace:
     """A place in the queue: awaiting it, once, gives the slot. Who is cancelled leaves it, and a slot just come."""
 
     __slots__ = ("_error", "_gate", "_slot", "_timer", "_woken", "came", "ends", "key")
@@ -147,7 +147,7 @@ class _Gate:
         self._clock = clock
         self._dice = dice
         # Who waits, key by key; the first key is the next to be served.
-        self._rows: dict[str, dict[Place, None]] = {}
+        self._rows: dict[str, dict[QueuePlace, None]] = {}
         self._waiting = 0
         # How long calls take, and so how soon there will be room; 0 if that is not known.
         self._mean = 0.0
@@ -168,7 +168,7 @@ class _Gate:
         """Whether nobody calls and nobody waits."""
         return not self.calls and not self._waiting
 
-    def enter(self, key: str, deadline: float) -> Slot | Place:
+    def enter(self, key: str, deadline: float) -> Slot | QueuePlace:
         """A slot, or a place in the queue; `Overloaded` if that is full."""
         limits = self.limits
         now = self._clock()
@@ -177,7 +177,7 @@ class _Gate:
             return Slot(self, now, 0.0)
         if self._waiting >= limits.queue:
             self._make_room(key, limits.queue)
-        place = Place(self, key, now, min(deadline, now + limits.queue_time))
+        place = QueuePlace(self, key, now, min(deadline, now + limits.queue_time))
         self._rows.setdefault(key, {})[place] = None
         self._waiting += 1
         return place
@@ -212,7 +212,7 @@ class _Gate:
                 self.calls += 1
                 place.grant(Slot(self, now, now - place.came))
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueuePlace) -> None:
         """Take a place out of the queue, if it is in there."""
         row = self._rows.get(place.key)
         if row is None or place not in row:
@@ -222,7 +222,7 @@ class _Gate:
         if not row:
             del self._rows[place.key]
 
-    def expire(self, place: Place) -> None:
+    def expire(self, place: QueuePlace) -> None:
         """End the time of a place."""
         self.leave(place)
         place.refuse(self._late(place, self._clock()))
@@ -242,7 +242,7 @@ class _Gate:
         words = f"too many requests wait for {self.name}"
         return Overloaded(words, waited=waited, retry_after=self._retry_after())
 
-    def _late(self, place: Place, now: float) -> Overloaded:
+    def _late(self, place: QueuePlace, now: float) -> Overloaded:
         waited = now - place.came
         words = f"no call to {self.name} was free within {waited:.3g} s"
         return Overloaded(words, waited=waited, retry_after=self._retry_after())
@@ -279,7 +279,7 @@ class Admission:
         for name, limit in limits.items():
             self._gate(name).limits = limit
 
-    def enter(self, provider: str, key: str, deadline: float = math.inf) -> Slot | Place:
+    def enter(self, provider: str, key: str, deadline: float = math.inf) -> Slot | QueuePlace:
         """A slot for a call, at once if there is one; else what to await for it. `Overloaded` says that none will come.
 
         The deadline is a moment by the clock. It ends the wait, and has nothing to say about the call.
@@ -298,11 +298,6 @@ class Admission:
         """Those of some providers to whom no call could be made at once."""
         gates = self._gates
         return [name for name in providers if name in gates and not gates[name].free] if gates else []
-
-    def length(self, provider: str) -> int:
-        """How many wait for a provider."""
-        gate = self._gates.get(provider)
-        return 0 if gate is None else gate.load.waiting
 
     def loads(self) -> dict[str, Load]:
         """What all providers have to do, of which anybody has heard."""

@@ -272,6 +272,9 @@ def _of_key(kind: Kind, called: Called) -> Advice:
 
 
 def _of_model(called: Called) -> Advice:
+    if called.model in called.models:
+        told = f"{called.name} lists the model {shown(called.model)}, and says that it is not there for this key"
+        return Advice(operator=told, client=told)
     told = f"{called.name} does not have the model {shown(called.model)}"
     near = nearest(called.model, called.models)
     if near:

@@ -1,6 +1,6 @@
 """App: what the server calls for every request: who may ask, which endpoint is meant, who serves it.
 
-request ─▶ admit (Host, Origin) ─▶ place ─▶ identify (key) ─▶ exchange, count, listing, other path, or our own pages
+request ─▶ admit (Host, Origin) ─▶ endpoint ─▶ identify (key) ─▶ exchange, count, listing, other path, or our own pages
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dragoman.accounts.entry import CONVERSATION, COUNT, LIST, OTHER
 from dragoman.accounts.trace_context import PARENT, said
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded
-from dragoman.gateway.access.client_address import client_address
+from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home
-from dragoman.gateway.endpoints.launches import LAUNCHES, told_of
+from dragoman.gateway.endpoints.launches import told_of
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
@@ -34,10 +34,11 @@ from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.failure_moves import GONE
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
-from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of
+from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.metrics import Snapshot, render
+from dragoman.gateway.records.metrics import Snapshot
+from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.records.tallies import HEADER as LAUNCH
 from dragoman.gateway.records.tallies import is_launch_name, launch_name
@@ -50,7 +51,7 @@ from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
-from dragoman.model.failure import Failure
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.sessions.hearing import heard
 from dragoman.store import StoreError
 from dragoman.wire.json import encode
@@ -79,6 +80,9 @@ _ACCOUNTED: dict[Kind, str] = {
 }
 # How long whoever is refused for want of room in the accounts is to wait, in seconds.
 _FULL_FOR = 10
+# What is told where a handler came to an end that nobody foresaw, or that the gateway brought about.
+_BROKEN = "internal error"
+_STOPPING = "the gateway is shutting down"
 _NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
 
 
@@ -147,8 +151,15 @@ class App:
                 await self._aside(service, request, api_path, account, key)
         except asyncio.CancelledError:
             # The client went away, or the gateway is shutting down under it.
-            failure = "shutdown" if service.draining else "cancelled"
-            account.settle(status=account.record.status or GONE, failure=failure)
+            if service.draining:
+                request.closes = True
+                self._give_up(service, request, account, ClientError(503, _STOPPING), failure="shutdown")
+            else:
+                account.settle(status=account.record.status or GONE, failure="cancelled")
+            raise
+        except Exception:
+            # Whoever called logs what it was.
+            self._give_up(service, request, account, ClientError(500, _BROKEN), failure=FailureKind.INTERNAL.value)
             raise
         finally:
             service.metrics.in_flight -= 1
@@ -244,13 +255,34 @@ class App:
             headers.append((b"retry-after", str(error.retry_after).encode()))
         request.respond(told.status, headers, told.body)
 
-    def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
+    def _give_up(
+        self, service: Service, request: Request, account: Account, error: ClientError, *, failure: str
+    ) -> None:
+        """Settle what nobody goes on with, and tell the client under the exchange's own id, if it heard nothing yet."""
+        if request.started:
+            account.settle(failure=failure)
+            return
+        record = account.record
+        account.settle(status=error.status, failure=failure)
+        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
+        request.respond(error.status, headers, replies.told(error, record.dialect, record.id).body)
+
+    def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""
         service = self.service
         api_path = api_path_of(path) if path else None
         protocol, rest = (api_path.protocol, api_path.rest) if api_path is not None else ("", "")
-        account = service.account(
-            Record(id=service.new_id(), dialect=protocol, path=rest, started=service.clock(), time=time.time(), kind="")
+        account = service.account_of_stranger(
+            Record(
+                id=service.new_id(),
+                dialect=protocol,
+                path=rest,
+                started=service.clock(),
+                time=time.time(),
+                # What says nowhere where it was to go is nobody's exchange.
+                kind="" if api_path is None else _ACCOUNTED.get(api_path.kind, ""),
+                address=peer_address(peer, service.proxies),
+            )
         )
         return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
 

@@ -78,7 +78,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
-_LAUNCHES = "/launches/"
+LAUNCHES = "/launches/"
 _BELOW = {"/responses/": Kind.STORED, "/conversations/": Kind.CONVERSATIONS}
 _OTHERS = frozenset(
     {
@@ -141,7 +141,7 @@ def _read(path: str) -> ApiPath:
         return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
         return ApiPath(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
-    if rest.startswith(_LAUNCHES):
+    if rest.startswith(LAUNCHES):
         return ApiPath(kind=Kind.LAUNCH, protocol=family, rest=rest, methods=("GET", "HEAD"))
     for start, kind in _BELOW.items():
         if rest.startswith(start):

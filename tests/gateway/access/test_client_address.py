@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
-from dragoman.gateway.access.client_address import Network, client_address, networks
+from dragoman.gateway.access.client_address import Network, client_address, networks, peer_address
 from tests.gateway.access.test_guard import asked
 from tests.gateway.harness import running, settings_for
 
@@ -54,6 +54,21 @@ CASES = {
 def test_item_9_the_clients_address_when(case: str) -> None:
     peer, forwarded, address = CASES[case]
     assert told(peer, *forwarded) == address
+
+
+PEERS = {
+    "a client": ("203.0.113.9", "203.0.113.9"),
+    "IPv4 in IPv6": ("::ffff:203.0.113.9", "203.0.113.9"),
+    "IPv6 with a zone": ("fe80::1%eth0", "fe80::1"),
+    "a proxy": ("10.2.3.4", ""),
+    "a socket without an address": ("", ""),
+}
+
+
+@pytest.mark.parametrize("case", PEERS)
+def test_the_other_end_of_a_connection_without_a_request_when_it_is(case: str) -> None:
+    peer, address = PEERS[case]
+    assert peer_address(peer, PROXIES) == address
 
 
 def test_pitfall_587_without_trusted_proxies_nobody_is_believed() -> None:

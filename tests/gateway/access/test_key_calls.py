@@ -76,6 +76,13 @@ def test_workers_have_their_part_rounded_up() -> None:
         calls.take(key, 2)
 
 
+def test_one_call_is_no_plural() -> None:
+    calls, key = KeyCalls(Clock()), key_of(1)
+    assert calls.take(key) is not None
+    with pytest.raises(KeyBusy, match="this gateway key has 1 call at a time, which is taken"):
+        calls.take(key)
+
+
 def test_a_limit_may_change_while_places_are_taken() -> None:
     calls = KeyCalls(Clock())
     places = [calls.take(key_of(3)) for _ in range(3)]

@@ -8,13 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Line, Settings
+from dragoman.gateway.endpoints import metering
 from dragoman.gateway.endpoints.metering import Tail
+from dragoman.gateway.records.costs import UNREPORTED
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from tests.gateway.harness import settings_for, whole
+from dragoman.wire.json import decode_object
+from tests.gateway.harness import PATIENCE, Reply, settings_for, whole
 from tests.gateway.harness import stream as streamed
 from tests.gateway.records.kept import recorded
+from tests.gateway.says import comes_true
 
 DOLLAR = 1_000_000
 OWN = Override(rates=Rates(input=2 * DOLLAR, output=8 * DOLLAR))
@@ -84,10 +89,97 @@ def test_what_is_paid_by_the_second_is_unpriced() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"usage":null}', b'{"usage":{"prompt', b'{"usage":{}}', b"\xff" * 10])
-def test_what_tells_nothing_costs_nothing(body: bytes) -> None:
+def test_what_a_model_did_without_a_word_of_what_it_took_is_not_free(body: bytes) -> None:
     with recorded([whole(body)], settings) as (house, records):
-        house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, content_type="application/json")
+        house.post("/v1/images/generations", {"model": "chat/served", "prompt": "x"}, content_type="application/json")
+    assert (records[0].tokens, records[0].money) == (None, UNREPORTED)
+    assert [attempt.money for attempt in records[0].attempts] == [UNREPORTED]
+
+
+@pytest.mark.parametrize(("fee", "cost"), [(None, 0), (5 * 10**9, 5_000_000)])
+def test_what_costs_nothing_whatever_it_takes_needs_no_counts(fee: int | None, cost: int) -> None:
+    def free(port: int) -> Settings:
+        own = Override(rates=Rates(input=0, output=0, request=fee))
+        return replace(settings_for(port), prices={"chat/served": own})
+
+    with recorded([whole(b"{}")], free) as (house, records):
+        house.post("/v1/moderations", {"model": "chat/served", "input": "x"}, content_type="application/json")
+    assert records[0].money is not None
+    assert (records[0].money.total, records[0].money.unpriced, records[0].money.entry) == (cost, (), "chat/served")
+
+
+def test_what_no_model_does_costs_nothing() -> None:
+    with recorded([whole(b"{}")], settings) as (house, records):
+        house.post("/v1/files", {"purpose": "x"}, content_type="application/json", x_dragoman_provider="chat")
     assert (records[0].tokens, records[0].money) == (None, None)
+
+
+WRITTEN = b'data: {"object":"text_completion","choices":[{"index":0,"text":"hi"}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"prompt_tokens":14,"completion_tokens":5}}\n\n'
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/fim/completions"])
+def test_what_a_model_writes_elsewhere_is_not_free_where_nothing_is_told(path: str) -> None:
+    ended = [streamed(WRITTEN), streamed(WRITTEN, None), whole({"choices": [{"index": 0, "text": "hi"}]})]
+    with recorded([*ended, streamed(WRITTEN, COUNTED)], settings) as (house, records):
+        for _ in range(4):
+            house.post(path, {"model": "chat/served", "prompt": "x"}, content_type="application/json")
+    unknown = [(record.tokens, record.money) for record in records[:3]]
+    assert unknown == [(None, Money(unpriced=("usage",)))] * 3
+    assert [attempt.money for attempt in records[0].attempts] == [Money(unpriced=("usage",))]
+    told = records[3].money
+    assert told is not None and (told.total, told.unpriced) == (68_000, ())
+
+
+def test_the_record_of_another_path_says_what_is_known() -> None:
+    body = {"model": "chat/served", "input": "Hello."}
+    with recorded([whole(EMBEDDED), whole({"error": {"message": "no", "type": "x"}}, 400)], settings) as (
+        house,
+        records,
+    ):
+        house.post("/v1/embeddings", body, content_type="application/json")
+        house.post("/v1/embeddings", body, content_type="application/json")
+        house.post("/v1/embeddings", {**body, "model": "nobody/has it"}, content_type="application/json")
+    assert [record.asked for record in records] == ["chat/served", "chat/served", "nobody/has it"]
+    assert all(record.size > 0 for record in records)
+    answered, refused = records[0].attempts[0], records[1].attempts[0]
+    assert (answered.kind, refused.kind) == ("answered", "wrong_request")
+    assert answered.started <= answered.ended <= records[0].ended and answered.ended > 0
+    assert (refused.money, refused.maybe_billed, records[1].money) == (None, False, None)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one target", "several"])
+@pytest.mark.parametrize("begun", [False, True], ids=["before its answer", "in its answer"])
+def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool) -> None:
+    def lines(port: int) -> Settings:
+        made = settings(port)
+        line = Line(pattern="embed", targets=("chat/served", "responses/served"))
+        return replace(made, routes=(*made.routes, line))
+
+    body = json.dumps({"model": "embed" if several else "chat/served", "input": "Hello."}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"
+    with recorded([Reply(raw=True, steps=(head, PATIENCE) if begun else (PATIENCE,))], lines) as (house, records):
+        with house.connect() as connection:
+            said = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
+            connection.sendall(said.encode() + body)
+            assert comes_true(lambda: len(house.provider.received) == 1, PATIENCE)
+            if begun:
+                assert connection.recv(1)
+        assert comes_true(lambda: bool(records), PATIENCE)
+    (record,) = records
+    assert record.failure == "cancelled"
+    assert [attempt.kind for attempt in record.attempts] == ["left"]
+    assert record.money == UNREPORTED
+
+
+def test_a_call_that_broke_may_have_cost_something() -> None:
+    cut = Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", None))
+    with recorded([cut], settings) as (house, records):
+        house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, content_type="application/json")
+        assert comes_true(lambda: bool(records), PATIENCE)
+    (record,) = records
+    assert (record.attempts[0].kind, record.attempts[0].maybe_billed) == ("broken", True)
+    assert record.money == UNREPORTED
 
 
 def test_only_the_end_of_an_answer_is_kept() -> None:
@@ -97,6 +189,25 @@ def test_only_the_end_of_an_answer_is_kept() -> None:
     tail.take(json.dumps(COMPACTED).encode())
     assert tail._size < 70_000
     assert tail.usage() == COMPACTED["usage"]
+
+
+@pytest.mark.parametrize("said", [b'"usage":{x}}}}', b'"usage":{"a":[{},{}', b'"usage":{"a":"}}}}'])
+def test_what_only_looks_like_counts_is_looked_at_for_a_moment(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def counted(data: bytes) -> JsonObject:
+        tried.append(len(data))
+        return decode_object(data)
+
+    monkeypatch.setattr(metering, "decode_object", counted)
+    tail = Tail()
+    tail.take(said * 5000)
+    assert tail.usage() is None
+    assert 0 < len(tried) <= 1024
+    # A few of them before the counts do no harm.
+    tail.take(b'{"usage":{"input_tokens":3,"details":[' + b"{}," * 50 + b"{}]}}" + said)
+    found = tail.usage()
+    assert found is not None and found["input_tokens"] == 3
 
 
 def test_a_usage_in_what_was_said_is_not_taken_for_the_last() -> None:

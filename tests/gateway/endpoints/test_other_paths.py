@@ -271,6 +271,14 @@ def test_a_closed_path_is_a_403_that_names_the_setting_and_reaches_no_provider(p
         assert not house.provider.received
 
 
+def test_the_log_says_which_path_is_closed_and_what_opens_it() -> None:
+    with running() as house:
+        assert house.ask("GET", "/v1/nobody/thought/of/it", b"", x_dragoman_provider="chat").status == 403
+        (line,) = log_lines(house)
+    words = "GET `/nobody/thought/of/it` is not relayed here; server.relayed_paths opens it if it should be"
+    assert (line["failure"], line["why"]) == ("forbidden", words)
+
+
 DISGUISED = (
     "/v1/organization%2Fadmin_api_keys",
     "/v1/%6frganization/admin_api_keys",

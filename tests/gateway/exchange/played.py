@@ -28,6 +28,7 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.routed import target_of
 
 
 class Head:
@@ -90,7 +91,7 @@ class Played:
     def more_targets(self) -> None:
         """As if the request's name had these targets behind the one that is asked."""
         routes, first = self._house.app.service.routes, self.machine.attempt.target
-        targets = tuple(routes.target(name, self._protocol) for name in self._others)
+        targets = tuple(target_of(routes, name, self._protocol) for name in self._others)
         route = Route(name="line", members=(first, *targets))
         planned = plan(route, Needs(size=1), View(), Dice())
         self.machine._course = Course(planned.order[1:], Routing(), route, planned)

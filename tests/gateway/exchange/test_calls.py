@@ -20,6 +20,7 @@ from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.routed import target_of
 from tests.gateway.says import question
 from tests.playbooks.stage import START
 from tests.playbooks.test_playbooks import SCENES, played
@@ -76,7 +77,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
     def story(house: House) -> None:
         service = house.app.service
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
-        calls, target = Calls(service, account), service.routes.target("chat/served", CHAT)
+        calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         assert calls.ended(attempt, Kind.OURS) == ()
         calls.begin()
@@ -92,7 +93,7 @@ def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
     def story(house: House) -> None:
         service = house.app.service
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
-        calls, target = Calls(service, account), service.routes.target("chat/served", CHAT)
+        calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         calls.begin()
         calls.queued()

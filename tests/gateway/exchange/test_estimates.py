@@ -7,21 +7,24 @@ import re
 
 import pytest
 
-from dragoman.gateway.exchange.estimates import KEPT, Counting, Passed
+from dragoman.gateway.exchange.estimates import KEPT, LONGEST_OPENING, Counting, Passed
 from dragoman.gateway.large_work import INLINE
 from dragoman.model.response import Usage
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts
 from dragoman.wire.json import decode_object
-from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS
+from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES
 from tests.gateway.says import SAID, frames, question, turn
 from tests.sdk.providers import answer as answer_of
 
 
-def passed(*chunks: bytes) -> Passed:
+def passed(*chunks: bytes, opening: int = 0) -> Passed:
+    """What came in pieces, of which so many say nothing."""
     made = Passed()
-    for chunk in chunks:
+    for count, chunk in enumerate(chunks):
         made.take(chunk)
+        if count >= opening:
+            made.spoken()
     return made
 
 
@@ -66,15 +69,78 @@ def test_pitfall_422_what_a_stream_tells_of_its_output_before_its_end_is_no_coun
     assert final is not None and final.output == 9 and final.input > 0 and final.thinking == 3
 
 
+WORD = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":" hello"},"finish_reason":null}]}\n\n'
+ROLE = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}\n\n'
+
+
 def test_the_beginning_of_a_long_stream_stands_for_the_rest() -> None:
-    word = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":" hello"},"finish_reason":null}]}\n\n'
-    count = 10 * KEPT // len(word)
-    long = passed(*[word] * count)
-    assert long.size == count * len(word)
-    assert KEPT - len(word) < len(long.beginning) <= KEPT
+    count = 10 * KEPT // len(WORD)
+    long = passed(*[WORD] * count)
+    assert long.size == count * len(WORD)
+    assert len(long.beginning) == len(WORD) + KEPT
     found = counting(CHAT, long).count()
     assert found is not None
     assert abs(found.output - count) <= count // 8
+
+
+def test_a_piece_that_is_longer_than_what_is_kept_is_no_less_counted() -> None:
+    count = 20 * KEPT // len(WORD)
+    # All at once, or behind an opening; and one that is beyond what is kept of any.
+    for pieces, opening in (([WORD * count], 0), ([ROLE, WORD * count], 1), ([ROLE * 20, WORD * count, WORD], 1)):
+        fast = passed(*pieces, opening=opening)
+        assert len(fast.beginning) <= LONGEST_OPENING + KEPT < fast.size
+        found = counting(CHAT, fast).count()
+        assert found is not None
+        assert abs(found.output - count) <= count // 8
+
+
+@pytest.mark.parametrize("echo", [0, KEPT // 2, 2 * KEPT])
+def test_a_stream_that_begins_with_what_was_asked_is_counted_by_what_it_says(echo: int) -> None:
+    said = frames(RESPONSES)
+    begun = json.loads(said[0].partition(b"data: ")[2])
+    begun["response"]["instructions"] = "x" * echo
+    opening = b"event: response.created\ndata: " + json.dumps(begun).encode() + b"\n\n"
+    found = counting(RESPONSES, passed(opening, opening, *said[1:], opening=2)).count()
+    assert found is not None and found.output == tokens_of(SAID)
+
+
+def test_one_event_that_is_longer_than_what_is_kept_is_counted() -> None:
+    text = "word " * KEPT
+    event = WORD.replace(b" hello", text.encode())
+    pieces = [event[at : at + KEPT] for at in range(0, len(event), KEPT)]
+    found = counting(CHAT, passed(*pieces, opening=len(pieces) - 1)).count()
+    assert found is not None and found.output == tokens_of(text)
+    # A whole answer that became a stream has such events.
+    whole = counting(CHAT, whole=event, client=CHAT).count()
+    assert whole is not None and whole.output == tokens_of(text)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_all_choices_are_counted(first: int) -> None:
+    text = "some words " * 20
+    choices = [(first + number) % 4 for number in range(4)]
+    told = [{"index": index, "message": {"role": "assistant", "content": text}} for index in choices]
+    body = json.dumps({"id": "x", "model": "m", "choices": told}).encode()
+    found = counting(CHAT, whole=body, client=CHAT).count()
+    assert found is not None and found.output == 4 * tokens_of(text)
+    chunks = [
+        WORD.replace(b'"index":0', b'"index":%d' % index).replace(b" hello", word.encode() + b" ")
+        for word in text.split()
+        for index in choices
+    ]
+    streamed = counting(CHAT, passed(*chunks)).count()
+    assert streamed is not None
+    assert abs(streamed.output - 4 * tokens_of(text)) <= 4
+    # Many of them, and a chunk that cannot be read, take no harm.
+    odd = counting(CHAT, passed(*chunks, b'data: {"choices":[{"index":null}]}\n\n')).count()
+    assert odd is not None and odd.output >= tokens_of(text)
+
+
+def test_of_a_stream_that_says_nothing_not_all_is_kept() -> None:
+    silent = passed(*[b": a sign of life\n\n" * 1000] * 100, opening=100)
+    assert len(silent.beginning) == LONGEST_OPENING < silent.size
+    found = counting(CHAT, silent).count()
+    assert found is not None and found.output == 0
 
 
 ODD = {

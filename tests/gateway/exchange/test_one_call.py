@@ -13,6 +13,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Record
 from dragoman.providers.order import Order
 from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
+from tests.gateway.routed import target_of
 from tests.gateway.says import question
 from tests.sdk.digging import dig_text
 
@@ -21,7 +22,7 @@ BODY = b'{"model":"text","messages":[{"role":"user","content":"Hello."}]}'
 
 async def called(house: House, path: str, *, breaks: bool = False) -> tuple[Account, bytes]:
     service = house.app.service
-    target = service.routes.target("echo/text", CHAT)
+    target = target_of(service.routes, "echo/text", CHAT)
     account = service.account(Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0))
     order = Order(
         provider=target.provider,

@@ -76,3 +76,26 @@ def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(s
         watch.stop()
 
     run(story())
+
+
+class Framed:
+    """Frames of a cloud: a byte before each piece, and one behind it."""
+
+    def feed(self, data: bytes) -> bytes:
+        return data[1:-1]
+
+    def close(self) -> bytes:
+        return b""
+
+
+def test_of_a_stream_in_frames_it_is_known_what_was_in_them() -> None:
+    async def story() -> None:
+        watch, passed = limits(), Passed()
+        translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+        flight = Sent(b"<" + OPENING + b">", b"<" + CONTENT + b">", error=Truncated("it broke off"))
+        await collect(Collect(translator, Framed(), [], 0, passed), flight, watch, clock, 10_000)
+        # By this what it took is counted.
+        assert passed.beginning == OPENING + CONTENT
+        watch.stop()
+
+    run(story())

@@ -57,6 +57,34 @@ def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: s
     assert (judged.usage, judged.failure) == (None, None)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("empty", ["{}", '""', "false", "[]"])
+def test_an_error_that_is_none_beside_half_a_character_is_no_reason_to_fail(empty: str, protocol: str) -> None:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}
+    answer = {
+        ANSWERS[protocol]: [choice] if protocol == CHAT else [],
+        "usage": USAGES[protocol],
+        "more": "\ud83d",
+        "error": json.loads(empty),
+    }
+    said = {"id": "x", "type": "message", "role": "assistant", "model": "m", "object": "response", **answer}
+    judged = relayed_answer(json.dumps(said).encode(), codec_of(protocol))
+    assert judged.failure is None
+    assert judged.usage is not None and judged.usage.output == 7
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_error_that_quotes_half_a_character_is_told_as_the_error_that_it_is(protocol: str) -> None:
+    error = {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "too many of \ud83d"}
+    raw = json.dumps({"type": "error", "error": error}).encode()
+    failure = relayed_answer(raw, codec_of(protocol)).failure
+    assert failure is not None and failure.kind is FailureKind.RATE_LIMITED
+    if protocol == RESPONSES:
+        failed = {"id": "x", "object": "response", "status": "failed", "output": [], "error": error}
+        own = own_failure(json.dumps(failed).encode(), codec_of(protocol))
+        assert own is not None and own.kind is FailureKind.RATE_LIMITED
+
+
 def test_what_an_answer_calls_itself_and_why_it_ended_is_read() -> None:
     choices = '[{"index":0,"finish_reason":"stop","message":{"content":"hi"}},{"finish_reason":"length"}]'
     judged = relayed_answer(f'{{"id":"c1","model":"m","choices":{choices}}}'.encode(), codec_of(CHAT))

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from dragoman.gateway.processes import other_workers as module
 from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics, render
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.records.record import Record
 
 TOKEN = new_token()

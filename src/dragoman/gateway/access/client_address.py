@@ -68,6 +68,12 @@ def client_address(request: Request, proxies: Sequence[Network]) -> str:
     return str(address)
 
 
+def peer_address(peer: str, proxies: Sequence[Network]) -> str:
+    """Where a connection comes from on which there was no request; "" if a proxy has it, which speaks for others."""
+    address = _address(peer.partition("%")[0])
+    return "" if address is None or any(address in network for network in proxies) else str(address)
+
+
 def is_near(request: Headed, address: str) -> bool:
     """Whether a request comes from this machine, and is nobody else's that a proxy here passes on."""
     return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)

@@ -88,7 +88,8 @@ class KeyCalls:
             counted = self._counted[key.digest] = _Counted(self._clock)
         if counted.taken >= most:
             wait = max(1, math.ceil(counted.wait(most) * (1 + self._dice() / 4)))
-            raise KeyBusy(f"this gateway key has {key.concurrency} calls at a time, all taken", retry_after=wait)
+            calls = "1 call at a time, which is" if key.concurrency == 1 else f"{key.concurrency} calls at a time, all"
+            raise KeyBusy(f"this gateway key has {calls} taken", retry_after=wait)
         return counted.take()
 
     def taken(self, key: Key) -> int:

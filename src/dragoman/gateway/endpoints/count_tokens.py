@@ -84,7 +84,7 @@ async def count_tokens(
     """Answer `count_tokens` and `input_tokens`."""
     body = await receive(request, service.settings.limits.body)
     looked = await beside_loop(partial(look, body, api_path), len(body))
-    account.note(asked=looked.model)
+    account.note(asked=looked.model, size=len(body))
     asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(service, asked, body, looked)
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)

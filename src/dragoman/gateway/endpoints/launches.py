@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dragoman.gateway.records.tallies import Told, summed
 from dragoman.model.jsonvalue import JsonObject
 
-LAUNCHES = "/launches/"
-
 
 def told_of(name: str, told: Sequence[Told]) -> JsonObject:
     """A launch, of all workers together; `processes` are other ones if some have counted less than there was."""

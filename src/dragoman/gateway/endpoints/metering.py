@@ -15,12 +15,17 @@ from dragoman.gateway.service import Service
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.routing.outcomes import Kind, maybe_billed
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
 # Counts stand at the end of an answer, behind vectors and pictures.
 _KEPT = 64 * 1024
 _LONGEST = 4096
+# Of what looks like counts so many are tried, from the last one on, and so many places as the end of each: others wait
+# meanwhile.
+_MOST_TRIED = 8
+_MOST_ENDS = 128
 # Kinds of counts that are no tokens.
 _DURATION = "duration"
 _find_usages = re.compile(rb'"usage"[ \t\r\n]*+:[ \t\r\n]*+(?=\{)').finditer
@@ -45,7 +50,7 @@ class Tail:
     def usage(self) -> JsonObject | None:
         """The last counts in it."""
         data = b"".join(self._pieces)[-_KEPT:]
-        for found in reversed(list(_find_usages(data))):
+        for found in list(_find_usages(data))[: -_MOST_TRIED - 1 : -1]:
             value = _object_at(data, found.end())
             if value is not None:
                 return value
@@ -55,7 +60,7 @@ class Tail:
 def _object_at(data: bytes, start: int) -> JsonObject | None:
     """The object that begins at a place; None if it cannot be read."""
     end = start
-    for _ in range(_LONGEST):
+    for _ in range(_MOST_ENDS):
         end = data.find(b"}", end, start + _LONGEST) + 1
         if not end:
             return None
@@ -68,21 +73,44 @@ def _object_at(data: bytes, start: int) -> JsonObject | None:
 
 
 def meter(service: Service, account: Account, target: Target, tail: Tail) -> None:
-    """Have it in the record what the last call took, if that was told."""
+    """Have it in the record what the last call took, if that was told; what a model does is not free for that."""
     told = tail.usage()
     attempts = account.record.attempts
-    if told is None or not attempts:
+    if not attempts:
         return
-    usage = _read(told, target.endpoint.protocol)
-    if usage is None:
-        if told.get("type") != _DURATION:
-            return
-        closed = replace(attempts[-1], money=Money(unpriced=(_DURATION,)))
-    else:
+    usage = None if told is None else _read(told, target.endpoint.protocol)
+    if usage is not None:
         tokens, money = service.costs.spent(target, usage)
         closed = replace(attempts[-1], usage=usage, tokens=tokens, money=money)
+    elif told is not None and told.get("type") == _DURATION:
+        closed = replace(attempts[-1], money=Money(unpriced=(_DURATION,)))
+    elif target.model:
+        closed = replace(attempts[-1], money=service.costs.unreported(target))
+    else:
+        return
     attempts = (*attempts[:-1], closed)
     account.note(attempts=attempts, usage=usage, **together(attempts))
+
+
+def end_call(service: Service, account: Account, target: Target, kind: Kind, *, works: bool) -> None:
+    """Have it in the record what became of the only call; it is said once. `works` if a model was asked to."""
+    attempts = account.record.attempts
+    if not attempts or attempts[-1].kind:
+        return
+    last = attempts[-1]
+    billed = works and maybe_billed(kind)
+    unheard = billed or (works and kind is Kind.LEFT and last.status < 300)
+    attempts = (
+        *attempts[:-1],
+        replace(
+            last,
+            kind=kind.value,
+            ended=service.clock(),
+            maybe_billed=billed,
+            money=service.costs.unreported(target) if unheard else None,
+        ),
+    )
+    account.note(attempts=attempts, **together(attempts))
 
 
 def _read(told: JsonObject, protocol: str) -> Usage | None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import redirected, shown
-from dragoman.gateway.endpoints.metering import Tail, meter
+from dragoman.gateway.endpoints.metering import Tail, end_call, meter
 from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.one_call import one_call
@@ -62,10 +62,6 @@ _TEXT = msgspec.json.Decoder(str)
 _NAMES = frozenset({"model"})
 
 
-def _nothing(_: Kind) -> None:
-    """Nobody asks what became of a call."""
-
-
 async def pass_on(
     service: Service,
     request: Request,
@@ -83,12 +79,14 @@ async def pass_on(
     """
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    _check_relayed(service, request, api_path)
+    _check_relayed(service, request, api_path, account)
     if body is None:
         body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
     name, field = await beside_loop(partial(_named, body, kind), len(body))
+    account.note(size=len(body))
     if name:
+        account.note(asked=name)
         targets = (target,) if target is not None else _serving(service, name, api_path)
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
@@ -98,14 +96,22 @@ async def pass_on(
         targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
     ordered = partial(_order, request, api_path, owner, kind, body)
     if len(targets) > 1:
-        account.note(asked=name, route=name, policy=FALLBACK, reason=Why.POLICY.value)
+        account.note(route=name, policy=FALLBACK, reason=Why.POLICY.value)
         await _ask_in_turn(service, request, account, targets, ordered)
         return
     target = targets[0]
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     order = ordered(target, service.rotation(target.provider).next())
-    async with one_call(service, account, target, order) as (flight, time_limits):
-        await _hand_over(service, request, account, target, flight, time_limits)
+    ended = partial(end_call, service, account, target, works=bool(name) and request.method == "POST")
+    try:
+        async with one_call(service, account, target, order) as (flight, time_limits):
+            await _hand_over(service, request, account, target, flight, time_limits, ended=ended)
+    except DragomanError as error:
+        ended(kind_of(error))
+        raise
+    finally:
+        # Whatever ended it; what was said before stays.
+        ended(Kind.LEFT)
 
 
 def _order(
@@ -171,7 +177,7 @@ def _tell_bad_key(
     request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
 
 
-def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> None:
+def _check_relayed(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
     """Refuse what is not open; no provider hears of it."""
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
@@ -179,7 +185,10 @@ def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> Non
     opened = settings.server.relayed_paths
     if not is_relayed(request.method, api_path.rest, shared=several_owners(settings), opened=opened):
         asked = f"{request.method} {shown(api_path.rest)}"
-        raise ClientError(403, f"{asked} is not relayed here; server.relayed_paths opens it if it should be")
+        words = f"{asked} is not relayed here; server.relayed_paths opens it if it should be"
+        # Whoever could open it reads the log.
+        account.note(why=words)
+        raise ClientError(403, words)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
 
@@ -193,7 +202,7 @@ async def _hand_over(
     time_limits: TimeLimits,
     *,
     attempts: int = 0,
-    ended: Ended = _nothing,
+    ended: Ended,
 ) -> None:
     """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
     if 300 <= flight.status < 400:
@@ -202,7 +211,9 @@ async def _hand_over(
     if flight.status >= 400:
         body = await flight.read(service.redactor(target.provider).longest)
         failure = codec_of(target.endpoint.protocol).decode_failure(flight.status, body)
-        if service.settings.keys and kind_of(failure, cloud=False) is Kind.BAD_KEY:
+        became = kind_of(failure, cloud=False)
+        ended(became)
+        if service.settings.keys and became is Kind.BAD_KEY:
             _tell_bad_key(service, request, account, target, failure)
             return
         _refuse(service, request, account, target, flight.status, told, body)

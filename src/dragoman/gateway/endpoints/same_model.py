@@ -18,6 +18,7 @@ from dragoman.gateway.exchange.reading import read_error
 from dragoman.gateway.exchange.reply_parts import failure_of
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import together
 from dragoman.gateway.service import Service
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure, FailureKind
@@ -114,7 +115,8 @@ class SameModel:
             attempt.change_key()
 
     def _ended(self, attempt: Attempt, kind: Kind) -> None:
-        self._account.note(attempts=self._calls.ended(attempt, kind))
+        attempts = self._calls.ended(attempt, kind)
+        self._account.note(attempts=attempts, **together(attempts))
 
     def _rest_key(self, missed: Missed) -> None:
         """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""

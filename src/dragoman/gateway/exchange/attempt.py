@@ -22,11 +22,11 @@ from dragoman.providers.key_rests import ANY_MODEL
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
-from dragoman.routing.health import Permit
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.rests import Rest
 from dragoman.routing.target import Target
+from dragoman.routing.target_health import Permit
 from dragoman.rules.pauses import beyond
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.rules.retry_delays import delay_of
@@ -61,7 +61,7 @@ class ErrorAnswer(Struct, frozen=True):
     body: bytes
 
 
-class Seen(Struct, frozen=True):
+class AnswerNames(Struct, frozen=True):
     """What an answer calls itself, which model it names, and why it ended."""
 
     id: str = ""
@@ -69,7 +69,7 @@ class Seen(Struct, frozen=True):
     stop: str = ""
 
 
-UNSEEN = Seen()
+UNNAMED = AnswerNames()
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -118,8 +118,10 @@ class _Answer(Struct, eq=False, kw_only=True):
     before: Usage | None = None
     estimate: Usage | None = None
     is_uncountable: bool = False
+    # The failure that a whole answer tells, which is passed on as the answer that it is.
+    own_failure: Failure | None = None
     # Of a whole answer: what it calls itself, which model it names, and why it ended.
-    seen: Seen = UNSEEN
+    seen: AnswerNames = UNNAMED
     # When the first content came.
     first: float = 0.0
     # What was said, where that is to be kept: of a stream what gathers it.
@@ -265,12 +267,12 @@ class Attempt(_Answer, eq=False):
         self.estimate, self.is_uncountable = found, found is None
 
     @property
-    def answer_named(self) -> Seen:
+    def answer_named(self) -> AnswerNames:
         """What the answer calls itself, which model it names, and why it ended, as far as that was told."""
         if not self.is_heard or self.translator.started is None:
             return self.seen
         started, stop = self.translator.started, self.translator.stop
-        return Seen(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
+        return AnswerNames(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
 
     @property
     def turn(self) -> Response | None:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.estimates import LONGEST_OPENING
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.costs import UNREPORTED
 from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
@@ -21,6 +21,8 @@ from dragoman.wire.members import OBJECT
 _TEXT = msgspec.json.Decoder(str)
 # What became of a call whose provider has worked, or may have.
 _WORKED = frozenset({Kind.ANSWERED, Kind.LEFT})
+# How an answer says that its provider goes on with it in the background.
+_GOES_ON = frozenset({"queued", "in_progress"})
 
 
 def asked_tier(body: bytes) -> str:
@@ -40,7 +42,7 @@ class Calls(Struct, eq=False):
 
     _service: Service
     _account: Account
-    # Whether whoever answers has worked for it.
+    # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
     conversation: bool = True
     _runs: bool = False
     _is_queued: bool = False
@@ -80,6 +82,9 @@ class Calls(Struct, eq=False):
             self._take_back(attempt)
             return attempts
         target, key, usage = attempt.target, attempt.key, attempt.own_cost
+        if attempt.estimate is not None and usage is not None and usage.input and attempt.is_final:
+            # It broke off behind the end of its story, and was counted before that was known.
+            attempt.estimate = None
         self._service.traffic.ended(
             target,
             kind,
@@ -115,13 +120,27 @@ class Calls(Struct, eq=False):
         )
         return (*attempts, closed)
 
+    def abandoned(self, attempt: Attempt) -> tuple[record.Attempt, ...]:
+        """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
+        *others, last = self.ended(attempt, Kind.OURS)
+        if last.money is None and self.conversation and attempt.status < 300:
+            last = replace(last, money=self._service.costs.unreported(attempt.target), maybe_billed=True)
+        return (*others, last)
+
     def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
         """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
         counted = attempt.estimate or usage
         if counted is not None:
             # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when
-            # it broke off.
-            is_cut = kind is not Kind.ANSWERED and attempt.estimate is not None and not attempt.is_heard
+            # it broke off; of one that is still being made, how much there will be.
+            is_cut = (
+                attempt.estimate is not None
+                and not attempt.is_heard
+                and (kind is not Kind.ANSWERED or attempt.seen.stop in _GOES_ON)
+            )
+            if attempt.estimate is not None and not attempt.estimate.output and attempt.passed.size > LONGEST_OPENING:
+                # What it began with was too much for what it said to be counted.
+                is_cut = attempt.translator.answered
             if kind is not Kind.ANSWERED and attempt.estimate is None and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._service.costs
@@ -130,8 +149,10 @@ class Calls(Struct, eq=False):
             if is_cut:
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
-        unknown = self.conversation and (kind in _WORKED or maybe_billed(kind)) and attempt.status < 300
-        return None, UNREPORTED if unknown else None
+        worked = kind in _WORKED if self.conversation else kind is Kind.LEFT
+        if maybe_billed(kind) or (worked and attempt.status < 300):
+            return None, self._service.costs.unreported(attempt.target)
+        return None, None
 
     def _take_back(self, attempt: Attempt) -> None:
         """Have nothing in the record of a call that was never made."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
-from dragoman.gateway.exchange.estimates import KEPT, Counting, Passed
+from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.passed_headers import traced
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
@@ -131,6 +131,10 @@ class Driver(StoreActs):
                     await self._count_rest()
             finally:
                 await self._go()
+            raise
+        except Exception:
+            # A mistake of our own; whoever was asked has worked all the same.
+            self._machine.abandon()
             raise
         finally:
             self._end()
@@ -284,6 +288,7 @@ class Driver(StoreActs):
         self._limits.alive = self._keep_alive
         if translator.speaking:
             self._limits.hearing(stream=True)
+            self._passed.spoken()
         else:
             self._limits.opening()
         self._hung_up = False
@@ -355,9 +360,9 @@ class Driver(StoreActs):
         size = passed.size + len(chunk)
         if size > self._most:
             raise Oversized(TOO_LARGE)
+        if passed.size < passed.most:
+            passed.chunks.append(chunk if size <= passed.most else chunk[: passed.most - passed.size])
         passed.size = size
-        if size <= KEPT:
-            passed.chunks.append(chunk)
         out = self._feed(chunk)
         if self._machine.flowing and not self._translator.finished:  # type: ignore[union-attr]  # what is fed is heard
             if out:
@@ -370,6 +375,7 @@ class Driver(StoreActs):
         self._step(Took(out, now))
         if self._translator is not None and (self._translator.speaking or self._machine.flowing):
             self._limits.spoken()
+            self._passed.spoken()
         if self._hung_up:
             raise HungUp
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVarTuple
 
 from dragoman.gateway.exchange.attempt import (
-    UNSEEN,
+    UNNAMED,
     Attempt,
     Missed,
 )
@@ -125,7 +125,7 @@ class Moves(ABC):
         if attempts:
             changes.update(together(attempts))
             seen = self.attempt.answer_named
-            if seen is not UNSEEN:
+            if seen is not UNNAMED:
                 changes["stop"], changes["answered_by"], changes["response_id"] = seen.stop, seen.model, seen.id
         if kind is _ANSWERED and self.has_attempt:
             call, told = self.attempt.first_call, self._memory.told_id
@@ -143,6 +143,14 @@ class Moves(ABC):
         if kind is _ANSWERED and self._course is not None and self._course.stays:
             self._pin(self._course, self.attempt)
         return self.calls.ended(self.attempt, kind)
+
+    def abandon(self) -> None:
+        """Have the last call in the record although nobody hears its end: an error of our own is that of all."""
+        if self._course is not None:
+            self._course.give_back()
+        if self.has_attempt and self.calls.runs:
+            attempts = self.calls.abandoned(self.attempt)
+            self._account.note(attempts=attempts, **together(attempts))
 
     def unfinished(self) -> Counting | None:
         """What is to be counted of an answer that nobody hears the end of; None if nothing came of it."""

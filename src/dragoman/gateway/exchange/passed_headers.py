@@ -45,7 +45,7 @@ _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-
 _RETURNED = (*_RETRY, *_LIMIT_PREFIXES)
 
 # A client's parser gives up on headers that are very long, and names from outside may be.
-_LONGEST = 200
+LONGEST = 200
 # So many of a provider's headers reach a client.
 _MOST_RETURNED = 64
 _UPSTREAM_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
@@ -117,7 +117,7 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
         (name, value)
         for name, value in headers
         if name.startswith(_RETURNED)
-        and len(value) <= _LONGEST
+        and len(value) <= LONGEST
         and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
     ][:_MOST_RETURNED]
 
@@ -135,7 +135,7 @@ def upstream_id(headers: HeaderList) -> str:
     return ""
 
 
-def safe(text: str, longest: int = _LONGEST) -> bytes:
+def safe(text: str, longest: int = LONGEST) -> bytes:
     """Text from outside as a header value: short, printable ASCII, everything else percent-encoded."""
     text = text[:longest]
     if text.isascii() and text.isprintable():

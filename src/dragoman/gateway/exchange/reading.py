@@ -63,19 +63,23 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
     def take(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
-        passed.take(chunk)
         if translator.finished:
             return
-        told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))
+        if unframer is not None:
+            chunk = unframer.feed(chunk)
+        passed.take(chunk)
+        told.append(translator.feed(chunk))
         if translator.cut_short or translator.failure is not None:
             raise HungUp
         if translator.finished:
             limits.ending()
         elif translator.speaking:
             limits.spoken()
+            passed.spoken()
 
     if translator.speaking:
         limits.hearing()
+        passed.spoken()
     else:
         limits.opening()
     # Whether the story of a cut stream was complete is the translator's to say (S10).

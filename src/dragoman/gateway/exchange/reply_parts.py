@@ -17,7 +17,7 @@ from dragoman.errors import (
     TooLong,
     UpstreamError,
 )
-from dragoman.gateway.exchange.passed_headers import safe
+from dragoman.gateway.exchange.passed_headers import LONGEST, safe
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
 from dragoman.http.flight import HeaderList
@@ -40,6 +40,8 @@ _NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
 PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
 _LOSSES_LIMIT = 2000
+# More of them do not fit in, however short they are.
+_MOST_LOSSES = 200
 # Programs that ask again after a 5xx or a 404, whatever the headers say, by how their user agents begin (decision 29).
 _AGENTS = ("claude-cli/", "codex", "opencode/")
 
@@ -134,13 +136,13 @@ def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
     """The ledger in short: `dropped:sampling@sampling.seed, …`; what does not fit is counted."""
     if not losses:
         return _NONE
-    parts: list[bytes] = []
-    length = 0
-    for loss in losses:
-        part = safe(f"{loss['fate']}:{loss['feature']}@{loss['at']}").replace(b",", b"%2C")
-        length += len(part) + 2
-        if length > _LOSSES_LIMIT:
-            parts.append(b"+%d more" % (len(losses) - len(parts)))
-            break
-        parts.append(part)
-    return (_LOSSES, b", ".join(parts))
+    parts = [f"{loss['fate']}:{loss['feature']}@{loss['at']}" for loss in losses[:_MOST_LOSSES]]
+    told = ", ".join(parts)
+    is_plain = told.isascii() and told.isprintable() and told.count(",") < len(parts)
+    if not is_plain or max(map(len, parts)) > LONGEST:
+        told = ", ".join([safe(part).replace(b",", b"%2C").decode() for part in parts])
+    told += ", "
+    if len(told) <= _LOSSES_LIMIT and len(parts) == len(losses):
+        return (_LOSSES, told[:-2].encode())
+    kept = told[: told.rfind(", ", 0, _LOSSES_LIMIT) + 2]
+    return (_LOSSES, f"{kept}+{len(losses) - kept.count(', ')} more".encode())

@@ -13,8 +13,9 @@ from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.losses import Ledger
-from dragoman.model.response import Usage
+from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Codec
+from dragoman.rules.halves import Halves
 from dragoman.translate import LossLine, as_json, asked_by
 from dragoman.wire.json import decode_object, encode, has_halves, without_halves
 from dragoman.wire.members import OBJECT
@@ -24,6 +25,8 @@ from dragoman.wire.sse import comment
 T = TypeVar("T")
 REPORT = "dragoman"
 _NULL = Raw(b"null")
+# What stands for half a character.
+_NO_CHARACTER = "\ufffd"
 
 
 class _Choice(Struct):
@@ -60,10 +63,14 @@ class _Outline(Struct):
 
 
 class Relayed(Struct, frozen=True, kw_only=True):
-    """What is known of an answer that is passed on as it is: its counts, or the error that it is."""
+    """What is known of an answer that is passed on as it is: its counts, or the error that it is.
+
+    One that `failed` says so as an answer of its own.
+    """
 
     usage: Usage | None = None
     failure: Failure | None = None
+    failed: bool = False
     id: str = ""
     model: str = ""
     stop: str = ""
@@ -85,7 +92,6 @@ _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
     "x_groq": (_COUNTS, None),
 }
 _ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
-_BESIDE_COUNTS = ("service_tier", "tool_usage", "x_groq")
 # What is longer is no name.
 _LONGEST_NAME = 510
 
@@ -106,15 +112,21 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
     if outline.error != _NULL and not failed:
         # Only the protocol knows what an error without a status of its own means.
         try:
-            told = codec.decode_response(decode_object(raw), asked_by(None, codec), Ledger())
+            told = _told(raw, codec)
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
         if isinstance(told, Failure):
+            if told.message and not told.message.strip(_NO_CHARACTER):
+                raise BadAnswer("the provider's answer could not be read")
             return Relayed(failure=told)
     if not failed and _answers_nothing(outline, codec.name, raw):
         raise BadAnswer("the provider's answer is none of its protocol")
     return Relayed(
-        usage=_usage_in(outline, codec), id=_name(outline.id), model=_name(outline.model), stop=_stop_in(outline)
+        usage=_usage_in(outline, codec),
+        failed=failed,
+        id=_name(outline.id),
+        model=_name(outline.model),
+        stop=_stop_in(outline),
     )
 
 
@@ -122,11 +134,12 @@ def _usage_in(outline: _Outline, codec: Codec) -> Usage | None:
     """The counts; those that cannot be read are no reason to fail."""
     if outline.usage is None and outline.x_groq is None:
         return None
-    said: JsonObject = {"usage": outline.usage}
-    for name in _BESIDE_COUNTS:
-        value = getattr(outline, name)
-        if value is not None:
-            said[name] = value
+    said: JsonObject = {
+        "usage": outline.usage,
+        "service_tier": outline.service_tier,
+        "tool_usage": outline.tool_usage,
+        "x_groq": outline.x_groq,
+    }
     try:
         return codec.usage_of(said)
     except WireError:
@@ -157,10 +170,16 @@ def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     try:
         if bytes(_outline(raw).status) != b'"failed"':
             return None
-        told = codec.decode_response(decode_object(raw), asked_by(None, codec), Ledger())
+        told = _told(raw, codec)
     except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return told if isinstance(told, Failure) else None
+
+
+def _told(raw: bytes, codec: Codec) -> Response | Failure:
+    """All of an answer, as its protocol reads it; an error may quote half a character, too."""
+    ledger = Ledger()
+    return codec.decode_response(Halves(ledger).read_object(raw), asked_by(None, codec), ledger)
 
 
 def _tells_failures(codec: Codec) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dragoman.errors import BadAnswer, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
     LONGEST_ERROR,
+    AnswerNames,
     ErrorAnswer,
     Lane,
-    Seen,
 )
 from dragoman.gateway.exchange.failure_moves import EMPTY
 from dragoman.gateway.exchange.provider_request import ProviderRequest
@@ -66,13 +66,15 @@ class WholeMoves(RequestMoves):
         judged = event.value
         assert isinstance(judged, Relayed)
         attempt.usage, failure = judged.usage, judged.failure
-        attempt.seen = Seen(judged.id, judged.model, judged.stop)
-        if failure is None and self._course is not None and self._course.several:
+        attempt.seen = AnswerNames(judged.id, judged.model, judged.stop)
+        several = self._course is not None and self._course.several
+        if failure is None and (several or judged.failed):
             own = own_failure(attempt.raw, codec_of(attempt.target.endpoint.protocol))
-            if own is not None and self._may_go_on(own):
+            if own is not None and several and self._may_go_on(own):
                 # It is passed on as the answer that it is, if nothing comes of that.
                 self._relieve(self._missed(own, ErrorAnswer(attempt.status, attempt.headers, attempt.raw)), own)
                 return
+            attempt.own_failure = own
         if failure is None:
             self._name_or_keep(attempt.raw)
         elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
@@ -93,7 +95,7 @@ class WholeMoves(RequestMoves):
         assert isinstance(answer, TranslatedResponse)
         attempt.usage, said = answer.usage, answer.answer
         if said is not None:
-            attempt.seen = Seen(said.id, said.model, said.stop.native or said.stop.reason.value)
+            attempt.seen = AnswerNames(said.id, said.model, said.stop.native or said.stop.reason.value)
         # A relayed pause is the client's own business.
         if answer.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
             attempt.earlier += (attempt.raw,)
@@ -149,7 +151,11 @@ class WholeMoves(RequestMoves):
             reply.noted["usage"] = attempt.usage
         self._keep_turn()
         attempt.first = self._service.clock()
-        self._respond(reply, _ANSWERED)
+        became, own = _ANSWERED, attempt.own_failure
+        if own is not None:
+            # The client reads it as an answer, and it is none.
+            became, reply.noted["failure"] = attempt.kind_of(own), own.kind.value
+        self._respond(reply, became)
         self._over()
 
     # Streams for one answer.
