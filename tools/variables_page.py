@@ -34,13 +34,14 @@ READ: Mapping[str, tuple[str, str]] = {
     "DRAGOMAN_CONFIG": ("–", "the configuration file, unless `--config` names another"),
     "DRAGOMAN_KEY": (
         "–",
-        "the gateway key of commands that call a gateway (`launch`, `env`, `status`, `route`), unless `--key-file` "
-        "names a file; `launch` gives it to Codex and OpenCode under the same name",
+        "the gateway key of commands that call a gateway (`launch`, `env`, `status`, `route`, "
+        "`models`), unless `--key-file` names a file; `launch` gives it to Codex and OpenCode under the same name",
     ),
     "XDG_CONFIG_HOME": ("`~/.config`", "where `dragoman/dragoman.toml` is looked for; an absolute path"),
     "XDG_STATE_HOME": (
         "`~/.local/state`",
-        "where `dragoman/` keeps what outlives a process: stored responses, a newer book of prices, what was trusted",
+        "where `dragoman/` keeps what outlives a process: stored responses and records, a newer book of "
+        "prices, what was trusted",
     ),
     "HOME": ("–", "what `~` is; without it there is neither a file of the user's own nor a place for state"),
     "USERPROFILE": ("–", "the same, where there is no `HOME`"),

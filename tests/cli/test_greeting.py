@@ -77,3 +77,16 @@ def test_a_server_of_this_machine_that_answered_is_a_provider(tmp_path: Path) ->
         ["ollama"],
         ["ollama/qwen3", f"{LAUNCH} --model ollama/qwen3", FREE, "echo/text"],
     )
+
+
+def test_providers_fit_a_terminal(tmp_path: Path) -> None:
+    settings = read_settings(named(_written(tmp_path)), {}, catalogue())
+    lines = list(provider_lines(settings, {}))
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+
+
+def _written(folder: Path) -> Path:
+    file = folder / "dragoman.toml"
+    file.write_text("[server]\nport = 1\n")
+    return file

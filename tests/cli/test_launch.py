@@ -129,7 +129,7 @@ def test_what_nobody_knows_of_the_model_is_said_in_one_line(place: Path) -> None
     assert err == (
         "dragoman: note: how many tokens echo/text takes is not known, so claude goes by a guess of its own; "
         "--context 128k says it\n"
-        "dragoman: 1 call, 7 tokens, 1 call unpriced, no losses\n"
+        "dragoman: 1 call, 7 tokens, $0.00, no losses\n"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_gateway_that_runs_is_used_and_left_running(place: Path) -> None:
         assert (process_of_launch.returncode, port_of(told)) == (5, port), err
         # Somebody is left to sum up.
         assert told["parent"] == process_of_launch.pid
-        assert "1 call, 7 tokens, 1 call unpriced, no losses" in err
+        assert "1 call, 7 tokens, $0.00, no losses" in err
         assert f"the gateway at http://127.0.0.1:{port} was running already" in err
         assert not file.exists()
         assert running_at(port)
@@ -307,7 +307,7 @@ def test_pitfall_522_a_launch_has_the_name_that_it_is_given(place: Path) -> None
     words = ["claude", "--model", "echo/text", "--context", "32k", "--name", "tidy-up", "--log", str(log)]
     _, out, err = launched(place, *words)
     assert json.loads(out)["headers"] == "x-dragoman-launch: tidy-up"
-    assert "dragoman: tidy-up: 1 call, 7 tokens, 1 call unpriced, no losses\n" in err
+    assert "dragoman: tidy-up: 1 call, 7 tokens, $0.00, no losses\n" in err
     assert '"launch":"tidy-up"' in log.read_text()
 
 
@@ -347,7 +347,7 @@ def test_pitfall_644_what_is_good_to_know_of_a_client_is_said_once(place: Path) 
 def test_what_all_workers_counted_is_summed_up(place: Path) -> None:
     configure(place, "port = 0\nworkers = 2")
     status, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k")
-    assert (status, err) == (5, "dragoman: 1 call, 7 tokens, 1 call unpriced, no losses\n")
+    assert (status, err) == (5, "dragoman: 1 call, 7 tokens, $0.00, no losses\n")
 
 
 class Shell:
@@ -407,7 +407,7 @@ def test_a_client_is_stopped_continued_and_interrupted_as_a_job(place: Path) -> 
         shell.wait("here again")
         shell.type("\x03")
         shell.wait("KeyboardInterrupt")
-        shell.wait("dragoman: 1 call, 7 tokens, 1 call unpriced, no losses")
+        shell.wait("dragoman: 1 call, 7 tokens, $0.00, no losses")
         again = "dragoman launch claude --model echo/text --context 32k -- --resume ID"
         shell.wait(f"to go on with the session: {again}")
         shell.type("echo it was $?\n")

@@ -77,6 +77,15 @@ def test_every_command_and_each_of_its_options_has_help() -> None:
         assert any("--color" in action.option_strings for action in options_of(parser)), parser.prog
 
 
+def test_every_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parsers: list[argparse.ArgumentParser] = [cli.tree()]
+    while parsers:
+        parser = parsers.pop()
+        parsers += children(parser).values()
+        assert max(map(len, parser.format_help().splitlines())) <= 80, parser.prog
+
+
 @pytest.mark.parametrize(
     ("words", "at"),
     [("", 0), ("serve --port 1", 0), ("--color never serve", 2), ("--color=never serve", 1), ("--color", 1)],

@@ -16,7 +16,7 @@ from dragoman.cli import main
 from dragoman.cli.serve import _greet
 from dragoman.config.discovery import echo_provider
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Server, Settings
 from dragoman.gateway.access.protection import protection_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted
@@ -127,6 +127,15 @@ def test_a_gateway_that_asks_for_keys_and_has_none_says_so(capsys: pytest.Captur
     said = capsys.readouterr().out
     assert "nobody gets in" in said
     assert "$DRAGOMAN_KEY" in said
+
+
+@pytest.mark.parametrize(("host", "told"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_gateway_for_other_machines_says_so(host: str, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(server=Server(host=host), keys_table=True, providers={"echo": echo_provider()})
+    _greet(settings, protection_of(settings), None, 8484, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("dragoman listens on http://127.0.0.1:8484,")
+    assert ("other machines reach it, too: it listens on 0.0.0.0" in lines) is told
 
 
 def test_a_file_that_is_empty_at_the_start_is_told(capfd: pytest.CaptureFixture[str]) -> None:

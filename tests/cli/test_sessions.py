@@ -74,6 +74,17 @@ def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:
     }
 
 
+def test_a_pipe_has_the_whole_of_a_long_name(tmp_path: Path) -> None:
+    long = "long" * 32
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, long, started=now(), last=now())
+        file.thread(1, 1, name=long, started=now(), last=now())
+    config(tmp_path)
+    _, out, _ = piped(words(tmp_path, "--all"), tmp_path)
+    session, thread = (line.split("\t")[0] for line in out.splitlines()[1:3])
+    assert (session, thread) == (long, f"  main {long}")
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_one_switch_shows_the_threads_of_each(place: Path, columns: int) -> None:
     seen = on_screen(words(place, "--all"), place, columns=columns)

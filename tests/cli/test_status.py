@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -197,7 +198,8 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
         agreed(house, "resting")
         _, out, _ = asked(house.directory, "--gateway", where)
-        assert "no_answer" in next(line for line in out.splitlines() if line.startswith("chat/served"))
+        line = next(line for line in out.splitlines() if line.startswith("chat/served"))
+        assert re.search(r"resting for another [0-9.]+ s, .*no_answer [0-9.]+ s ago", line), line
         status, out, err = asked(house.directory, "--gateway", where, "--clear", "chat/served")
         assert (status, err) == (0, "")
         assert out == "chat/served is good again: it was resting, and 0 keys rested\n"

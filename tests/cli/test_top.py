@@ -86,6 +86,18 @@ def test_where_there_is_no_terminal_it_is_one_page(tmp_path: Path) -> None:
     assert "\x1b" not in seen.raw
 
 
+def test_a_pipe_has_the_whole_of_long_names(tmp_path: Path) -> None:
+    long = "long" * 32
+    config(tmp_path)
+    journal = Journal(folder_of(str(tmp_path / "state.db")))
+    journal.settle(replace(talk(1, 0), facts=Facts(session=long), asked=long, model=long))
+    journal.close()
+    _, out, _ = piped(words(tmp_path), tmp_path)
+    assert out.splitlines()[3].split("\t")[:3:2] == [long, f"anthropic/{long}"]
+    _, out, _ = piped(words(tmp_path, "--by", "model"), tmp_path)
+    assert out.splitlines()[3].split("\t")[:2] == [long, f"anthropic/{long}"]
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_terminal_is_drawn_anew_and_left_as_it_was(tmp_path: Path, number: signal.Signals, status: int) -> None:
     config(tmp_path)

@@ -321,6 +321,20 @@ def test_what_cannot_be_moved_is_told_and_the_rest_is_shown(
     )
 
 
+@pytest.mark.parametrize("command", ["usage", "logs"])
+def test_what_waits_in_journals_was_recorded(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(state(tmp_path))
+
+    def full(path: str, *, now: int) -> None:
+        raise StoreBusy("database or disk is full")
+
+    monkeypatch.setattr("dragoman.accounts.drain.drain_all", full)
+    assert main([command, "--json"]) == 1
+    assert "nothing was recorded" not in capfd.readouterr().err
+
+
 def test_where_nothing_was_ever_written_it_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["usage", "--json"]) == 0
     captured = capfd.readouterr()

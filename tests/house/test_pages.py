@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,17 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 _links = re.compile(r"\]\(([^)\s]+)\)").findall
 # Names of files of this repository, as pages write them in their text.
 _named_files = re.compile(r"`((?:src|tests|tools|docs|examples|bench|requirements)/[\w./-]*[\w/])`").findall
+_named_modules = re.compile(r"`((?:\w+/)*\w+\.py)`").findall
+MODULES = [
+    path.relative_to(ROOT)
+    for folder in ("src", "tests", "tools", "bench", "examples", "docs")
+    for path in (ROOT / folder).rglob("*.py")
+]
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 # Decisions and the change log tell of their time.
 OF_TODAY = [page for page in PAGES if page.parent != DOCS / "decisions" and page.name != "CHANGELOG.md"]
+# What is written down of protocols names files of others, too.
+OF_OURS = [page for page in OF_TODAY if page.parent != DOCS / "protocols"]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -58,6 +68,14 @@ def test_pitfall_669_files_that_a_page_names_are_there(page: Path) -> None:
     named = _named_files(_FENCED.sub("", page.read_text(encoding="utf-8")))
     # `src/dragoman/X/y.py` stands for any.
     assert [name for name in named if "/X/" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", OF_OURS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pitfall_669_modules_that_a_page_names_are_there(page: Path) -> None:
+    """Pages name modules by the end of their path, from the folder that they are about."""
+    ends = {"/".join(path.parts[-many:]) for path in MODULES for many in range(1, len(path.parts) + 1)}
+    named = _named_modules(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    assert [name for name in named if "/X/" not in name and name not in ends] == []
 
 
 def test_pitfall_670_a_request_to_copy_and_three_doors_are_where_people_begin() -> None:
@@ -144,13 +162,40 @@ def test_every_floor_is_on_the_map() -> None:
     assert [name for name in sorted(names) if name not in _architecture() and name != "`__pycache__/`"] == []
 
 
-def test_every_room_of_the_gateway_is_on_the_map_and_none_that_is_gone() -> None:
-    _, _, behind = _architecture().partition("## The gateway's rooms")
-    named = set(
-        re.findall(r"`([a-z_/]+\.py)`", "\n".join(re.findall(r"^\| (`[^|]+) \|", behind.partition("\n## ")[0], re.M)))
-    )
+def test_every_folder_of_tests_is_a_floors_or_on_the_map() -> None:
+    known = {path.name for path in SOURCES.iterdir() if path.is_dir()} | {"data"}
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.*") if path.parent.name != "__pycache__"}
+    assert sorted(name for name in folders - known if f"`tests/{name}/`" not in _architecture()) == []
+
+
+def test_floors_stand_on_the_map_as_the_contract_has_them() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    held = [floor for layer in reversed(contracts[0]["layers"]) for floor in layer.split(" | ")]
+    drawn = [name.removesuffix(".py").rstrip("/") for name in re.findall(r"`([^`]+)`", _named_in("The house"))]
+    assert drawn == held
+
+
+def _named_in(heading: str) -> str:
+    """The first cells of the tables below a heading."""
+    _, _, behind = _architecture().partition(f"\n## {heading}\n")
+    return "\n".join(re.findall(r"^\| ([^|]*`[^|]+) \|", behind.partition("\n## ")[0], re.M))
+
+
+def test_every_room_of_the_gateway_is_on_the_map_once_and_none_that_is_gone() -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`", _named_in("The gateway's rooms"))
     rooms = (SOURCES / "gateway").rglob("*.py")
-    assert named == {str(path.relative_to(SOURCES / "gateway")) for path in rooms if path.name != "__init__.py"}
+    assert sorted(named) == sorted(
+        str(path.relative_to(SOURCES / "gateway")) for path in rooms if path.name != "__init__.py"
+    )
+
+
+def test_all_furniture_of_the_rooms_is_on_the_map_and_none_that_is_gone() -> None:
+    named = set(re.findall(r"`([\w*]+\.py)`", _named_in("A room")))
+    there = {path.name for path in (SOURCES / "protocols").glob("*/*.py")}
+    assert sorted(name for name in there if not any(fnmatch(name, pattern) for pattern in named)) == []
+    assert sorted(pattern for pattern in named if not any(fnmatch(name, pattern) for name in there)) == []
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import dragoman
@@ -49,6 +51,27 @@ def test_every_source_file_has_a_test_beside_its_name() -> None:
         if not test.exists():
             missing.append(name.as_posix())
     assert not missing
+
+
+# Words that come to mind for many things; each is the name of one.
+ONE_THING = ("Conversation", "Phase", "Place", "Record", "Refusal", "State", "Target", "Watch")
+
+
+def test_a_word_that_could_mean_much_is_the_name_of_one_thing() -> None:
+    named: dict[str, list[str]] = {word: [] for word in ONE_THING}
+    for source in sorted(SOURCES.rglob("*.py")):
+        for name in _defined(ast.parse(source.read_text(encoding="utf-8"))):
+            if name in named:
+                named[name].append(source.relative_to(SOURCES).as_posix())
+    assert {word: places for word, places in named.items() if len(places) > 1} == {}
+
+
+def _defined(module: ast.Module) -> Iterator[str]:
+    """The names of the classes and types of a module."""
+    for node in ast.walk(module):
+        match node:
+            case ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
+                yield name
 
 
 def test_the_public_names_are_these() -> None:

@@ -112,7 +112,7 @@ class House:
         return await client.reply()
 
 
-def refuse(status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
+def refuse(status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
     return [(b"content-type", b"text/plain"), (b"x-refused", path.encode())], f"{status} {message}".encode()
 
 

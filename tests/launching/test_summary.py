@@ -36,6 +36,10 @@ BEFORE = Launch(processes=("a",))
             "5 calls, 0 tokens, at least $1.92 (3 calls unpriced), no losses",
         ),
         (
+            Launch(calls=2, cost_nano_usd=38_000, unpriced_requests=1, processes=("a",)),
+            "2 calls, 0 tokens, at least $0.000038 (1 call unpriced), no losses",
+        ),
+        (
             Launch(calls=1, cost_nano_usd=0, unpriced_requests=1, processes=("a",)),
             "1 call, 0 tokens, 1 call unpriced, no losses",
         ),

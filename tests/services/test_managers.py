@@ -7,45 +7,53 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.services.managers import State, check_manager, find_manager, read_launchd, read_systemd, state_of, tell
+from dragoman.services.managers import (
+    ServiceState,
+    check_manager,
+    find_manager,
+    read_launchd,
+    read_systemd,
+    state_of,
+    tell,
+)
 from tests.services.fake_init import FakeInit
 
-SYSTEMD: dict[str, tuple[int, str, State]] = {
+SYSTEMD: dict[str, tuple[int, str, ServiceState]] = {
     "runs": (
         0,
         "LoadState=loaded\nActiveState=active\nSubState=running\nMainPID=42\nResult=success\n",
-        State(known=True, running=True, pid=42, words="active (running)"),
+        ServiceState(known=True, running=True, pid=42, words="active (running)"),
     ),
     "is stopped": (
         0,
         "MainPID=0\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\n",
-        State(known=True, running=False, words="inactive (dead)"),
+        ServiceState(known=True, running=False, words="inactive (dead)"),
     ),
     "fails again and again": (
         0,
         "LoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nResult=exit-code\n",
-        State(known=True, running=False, words="activating (auto-restart), exit-code"),
+        ServiceState(known=True, running=False, words="activating (auto-restart), exit-code"),
     ),
     "is not there": (
         0,
         "LoadState=not-found\nActiveState=inactive\n",
-        State(known=False, running=False, words="systemd does not know it"),
+        ServiceState(known=False, running=False, words="systemd does not know it"),
     ),
-    "cannot be asked": (1, "", State(known=False, running=False, words="systemd does not know it")),
+    "cannot be asked": (1, "", ServiceState(known=False, running=False, words="systemd does not know it")),
 }
-LAUNCHD: dict[str, tuple[int, str, State]] = {
+LAUNCHD: dict[str, tuple[int, str, ServiceState]] = {
     "runs": (
         0,
         "gui/501/local.dragoman = {\n\tactive count = 1\n\tstate = running\n\n\tpid = 42\n"
         "\tlast exit code = (never exited)\n\tspawn type = daemon {\n\t\tstate = other\n\t}\n}\n",
-        State(known=True, running=True, pid=42, words="running"),
+        ServiceState(known=True, running=True, pid=42, words="running"),
     ),
     "has failed": (
         0,
         "gui/501/local.dragoman = {\n\tstate = not running\n\tlast exit code = 1\n}\n",
-        State(known=True, running=False, words="not running, last exit code 1"),
+        ServiceState(known=True, running=False, words="not running, last exit code 1"),
     ),
-    "is not loaded": (113, "", State(known=False, running=False, words="launchd does not have it loaded")),
+    "is not loaded": (113, "", ServiceState(known=False, running=False, words="launchd does not have it loaded")),
 }
 
 

@@ -7,6 +7,8 @@ from dragoman.prices.money import NANO, dollars
 # What cost more than is known of it, as a sum is read.
 AT_LEAST = "≥ "
 UNPRICED = "unpriced"
+# Below this an amount is only said to be less.
+_LITTLE = NANO // 10_000
 
 
 def tokens(count: int, *, exact: bool = False) -> str:
@@ -22,14 +24,17 @@ def money(nano: int, unpriced: int, *, exact: bool = False) -> str:
     """What is known of a cost: at least so much where something had no price, and no number where nothing had one."""
     if unpriced and not nano:
         return UNPRICED
-    return f"{AT_LEAST if unpriced else ''}{dollars(nano) if exact else _rounded(nano)}"
+    # At least less than something says nothing: the smallest ones are said with all their digits.
+    if exact or (unpriced and nano < _LITTLE):
+        return f"{AT_LEAST if unpriced else ''}{dollars(nano)}"
+    return f"{AT_LEAST if unpriced else ''}{_rounded(nano)}"
 
 
 def _rounded(nano: int) -> str:
     """Dollars to the cent, and finer the less they are; nothing that was paid reads as nothing."""
     if not nano:
         return "$0.00"
-    if nano < NANO // 10_000:
+    if nano < _LITTLE:
         return "<$0.0001"
     decimals = 2 if nano >= NANO else 3 if nano >= NANO // 100 else 4
     return f"${nano / NANO:.{decimals}f}"

@@ -32,7 +32,7 @@ class Option(Struct, frozen=True, kw_only=True):
     model: bool = False
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class CommandPlace(Struct, frozen=True, kw_only=True):
     """Where a command line has come to: after the name of a command, each word behind a blank."""
 
     path: str
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] = ()) -> Iterator[Place]:
+def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] = ()) -> Iterator[CommandPlace]:
     """Every place of a command line, the first one first; `more` may follow here beside what the parser knows."""
     below = children(parser)
     words = {name: child.description or "" for name, child in below.items() if " " not in name}
@@ -71,7 +71,7 @@ def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] 
         if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
             words |= dict.fromkeys(map(str, action.choices), "")
     words |= dict.fromkeys(more, "")
-    yield Place(path=path, words=words, options=tuple(map(_option, options_of(parser))))
+    yield CommandPlace(path=path, words=words, options=tuple(map(_option, options_of(parser))))
     for name, child in below.items():
         # Of a name of two words the second stands where the first one has come to.
         longer = [other.removeprefix(f"{name} ") for other in below if other.startswith(f"{name} ")]
@@ -90,12 +90,12 @@ def _option(action: argparse.Action) -> Option:
     )
 
 
-def _paths(found: Sequence[Place]) -> str:
+def _paths(found: Sequence[CommandPlace]) -> str:
     """The places but the first, as patterns of a `case`."""
     return " | ".join(shlex.quote(place.path) for place in found[1:])
 
 
-def _taking(found: Sequence[Place]) -> Iterator[tuple[str, Option]]:
+def _taking(found: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
     """The options that a value follows, each behind the pattern of a shell's `case` that it is known by."""
     for place in found:
         for option in place.options:
@@ -103,12 +103,12 @@ def _taking(found: Sequence[Place]) -> Iterator[tuple[str, Option]]:
                 yield " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names), option
 
 
-def _offered(place: Place) -> list[str]:
+def _offered(place: CommandPlace) -> list[str]:
     """All that may be written next: commands and options."""
     return [*place.words, *(name for option in place.options for name in option.names)]
 
 
-def _bash(found: Sequence[Place]) -> Iterator[str]:
+def _bash(found: Sequence[CommandPlace]) -> Iterator[str]:
     yield "# bash completion for dragoman"
     yield "_dragoman() {"
     yield '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} place="" words="" word i'
@@ -141,7 +141,7 @@ def _bash_values(option: Option) -> str:
     return "return" if option.file else "compopt +o default 2>/dev/null; return"
 
 
-def _zsh(found: Sequence[Place]) -> Iterator[str]:
+def _zsh(found: Sequence[CommandPlace]) -> Iterator[str]:
     yield "#compdef dragoman"
     yield "_dragoman() {"
     yield '    local cur=${words[CURRENT]} prev=${words[CURRENT-1]} place="" word i'
@@ -171,7 +171,7 @@ def _zsh_values(option: Option) -> str:
     return "_files" if option.file else "_message value"
 
 
-def _fish(found: Sequence[Place]) -> Iterator[str]:
+def _fish(found: Sequence[CommandPlace]) -> Iterator[str]:
     yield "# fish completion for dragoman"
     yield "function __dragoman_place"
     yield '    set -l place ""'
@@ -215,4 +215,4 @@ def _quoted(text: str) -> str:
     return "'" + text.replace(backslash, backslash * 2).replace("'", backslash + "'") + "'"
 
 
-SHELLS: Mapping[str, Callable[[Sequence[Place]], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+SHELLS: Mapping[str, Callable[[Sequence[CommandPlace]], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from dragoman.config.settings import Settings
 
 _SHOWN_MODELS = 6
-_WIDTH = 100
+_WIDTH = 80
 # The models that servers of this machine listed, by their names.
 Found: TypeAlias = Mapping[str, tuple[str, ...]]
 

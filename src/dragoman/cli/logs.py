@@ -123,7 +123,7 @@ def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange]
     with looked_into(kept) as (tables, status):
         number = exchanges.newest(tables)
         found = exchanges.latest(tables, wanted, most)
-    if not number:
+    if not number and not status:
         documents.complain(nothing_yet(kept.path))
     for each in found:
         tell(each)

@@ -56,11 +56,12 @@ class Parser(argparse.ArgumentParser):
         (file or sys.stderr).write(message)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        names = list(map(str, action.choices or ()))
-        if not names or str(value) in names:
+        choices = action.choices or ()
+        if not choices or value in choices:
             return
         # The names of commands of two words have a blank.
-        close = nearest(str(value), [name for name in names if " " not in name])
+        names = [name for name in map(str, choices) if " " not in name]
+        close = nearest(str(value), names)
         known = f"did you mean {close}?" if close else f"there are {', '.join(names)}"
         if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(None, f"there is no command {value}; {known}")
@@ -102,7 +103,7 @@ def new_parser() -> tuple[Parser, argparse._SubParsersAction[Parser]]:
     statuses = "\n".join(f"  {status:3}  {words}" for status, words in STATUSES)
     parser = Parser(
         prog="dragoman",
-        description="One endpoint for Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
+        description="One endpoint for Anthropic Messages, OpenAI Chat Completions and\nOpenAI Responses.",
         epilog=f"exit status:\n{statuses}\n  `launch` ends with that of the client.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -154,9 +154,12 @@ def name_of(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def shown(text: str) -> str:
-    """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column."""
-    text = text[:_LONGEST]
+def shown(text: str, *, whole: bool = False) -> str:
+    """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column.
+
+    Its beginning does, unless the `whole` of it is wanted, as in a pipe.
+    """
+    text = text if whole else text[:_LONGEST]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
 
 

@@ -270,6 +270,9 @@ def _greet(
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
+    if protection.asks_keys and not is_loopback(settings.server.host):
+        # The address above is the one to call it by from here.
+        lines.append(f"other machines reach it, too: it listens on {settings.server.host}")
     if service:
         lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` takes it away")
     lines.append("providers:")

@@ -27,7 +27,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from dragoman.services.managers import Manager, State
+    from dragoman.services.managers import Manager, ServiceState
     from dragoman.services.units import Job
 
 REFUSED = 1
@@ -83,7 +83,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
     """All that `install` would do."""
 
     manager: Manager
-    state: State
+    state: ServiceState
     settings: Settings
     config: str
     env_file: Path
@@ -130,7 +130,7 @@ def _plan(options: argparse.Namespace) -> _Plan:
     from dragoman.config.env_file import OPTION, can_be_written
     from dragoman.gateway.access.protection import protection_at_start
     from dragoman.services.installed import check_free, env_file_in
-    from dragoman.services.managers import State, check_manager, find_manager, state_of
+    from dragoman.services.managers import ServiceState, check_manager, find_manager, state_of
     from dragoman.services.units import Job
     from dragoman.services.variables import named_variables, variables_for
 
@@ -140,7 +140,7 @@ def _plan(options: argparse.Namespace) -> _Plan:
     manager, env_file = find_manager(os.environ), env_file_in(os.environ)
     for path in (manager.unit, env_file):
         check_free(path)
-    state = State(known=False, running=False)
+    state = ServiceState(known=False, running=False)
     if not options.dry_run:
         check_manager(manager, os.environ)
         state = state_of(manager, os.environ)

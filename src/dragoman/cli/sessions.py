@@ -136,9 +136,9 @@ def _row(
     exact = not screen.terminal
     origin = link_of(session, line.origin)
     return _cells(
-        shown(name),
-        shown(session.key) if wide or whose else "",
-        shown(session.client),
+        shown(name, whole=exact),
+        shown(session.key, whole=exact) if wide or whose else "",
+        shown(session.client, whole=exact),
         _when(session.started, kept, now, exact=exact),
         _when(line.last, kept, now, exact=exact),
         state_of(line.standing, now),
@@ -157,7 +157,7 @@ def _threads(whole: Whole, kept: Recorded, screen: Screen, now: int, *, wide: bo
         thread = node.thread
         # Many are called as their class is.
         name = thread.label or (thread.name if thread.name != thread.kind else "")
-        words = f"{shown(thread.kind)} {shown(name)}".strip()
+        words = f"{shown(thread.kind, whole=exact)} {shown(name, whole=exact)}".strip()
         yield _cells(
             "  " * (node.depth + 1) + words,
             "",

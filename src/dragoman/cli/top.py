@@ -127,7 +127,8 @@ def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[
         return
     if by == MODEL:
         rows = [
-            (shown(doing.asked), shown(doing.target), *_numbers(doing, present.now, exact)) for doing in present.doings
+            (shown(doing.asked, whole=exact), shown(doing.target, whole=exact), *_numbers(doing, present.now, exact))
+            for doing in present.doings
         ]
         yield from table(screen, _MODELS, rows)
         return
@@ -140,11 +141,12 @@ def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[
 
 def _names(doing: Doing, exact: bool) -> tuple[str, str, str]:
     session, thread = doing.place.session, doing.place.thread
-    model = shown(doing.target or doing.asked) or "-"
+    model = shown(doing.target or doing.asked, whole=exact) or "-"
     if session is None:
-        return "no session", shown(doing.client) or "-", model
-    called = "-" if thread is None else f"{shown(thread.kind)} {shown(thread.label)}".strip()
-    return shown(session.name if exact else session.name[:_NAME]), called, model
+        return "no session", shown(doing.client, whole=exact) or "-", model
+    kind, label = ("-", "") if thread is None else (thread.kind, thread.label)
+    called = f"{shown(kind, whole=exact)} {shown(label, whole=exact)}".strip()
+    return shown(session.name if exact else session.name[:_NAME], whole=exact), called, model
 
 
 def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:

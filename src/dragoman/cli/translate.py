@@ -32,9 +32,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="what to translate; - is standard input")
     parser.add_argument(
-        "--from", dest="source", choices=NAMES, help="its dialect; recognised from the shape if left out"
+        "--from",
+        dest="source",
+        choices=NAMES,
+        metavar="DIALECT",
+        help=f"its dialect ({', '.join(NAMES)}); recognised from the shape if left out",
     )
-    parser.add_argument("--to", dest="target", choices=NAMES, required=True, help="the dialect to translate to")
+    parser.add_argument(
+        "--to", dest="target", choices=NAMES, metavar="DIALECT", required=True, help="the dialect to translate to"
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--answer", action="store_true", help="it is a provider's answer, not a request")
     kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")

@@ -122,7 +122,8 @@ def run(options: argparse.Namespace) -> int:
         questions, exports = UsageQuestions(tables.connection), Exports(tables.connection)
         with tables.reading():
             first = questions.first()
-            if first is None:
+            # Where something could not be moved there, that was told.
+            if first is None and not status:
                 documents.complain(nothing_yet(kept.path))
             found = usage(questions, by, period(None if first is None else first * QUARTER), most)
         said = found.period

@@ -7,7 +7,7 @@ import os
 import ssl
 from collections.abc import Coroutine, Mapping
 
-from dragoman.http.address import Origin, check_name, locate, request_line
+from dragoman.http.address import CHECKED, Origin, check_name, locate, request_line
 from dragoman.http.connection import Connection
 from dragoman.http.dial import Route, dial
 from dragoman.http.flight import Call
@@ -99,7 +99,8 @@ def write_head(call: Call, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
     headers = call.headers
     for name in dict(headers):
-        check_name(name)
+        if name not in CHECKED:
+            check_name(name)
     if call.body or call.method in WITH_BODY:
         headers = [*headers, (b"content-length", b"%d" % len(call.body))]
     if proxy is not None and proxy.authorization:

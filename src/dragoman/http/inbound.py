@@ -331,7 +331,7 @@ class Inbound(asyncio.Protocol):
         if request.started or self.gone:
             request.abort()
             return
-        headers, body = self.server.refuse(status, message, request.path)
+        headers, body = self.server.refuse(status, message, request.path, request.peer)
         request.closes = request.closes or self.server.stopping
         request.respond(status, headers, body)
 
@@ -356,7 +356,7 @@ class Inbound(asyncio.Protocol):
 
     def _refuse(self, refusal: RefusedMessage) -> None:
         """Reply to a message that the handler never sees, and close."""
-        headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path)
+        headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path, self.intake.peer)
         head = compose(refusal.status, headers, CLOSE + length_line(len(body)))
         self.intake.stray = True
         self.send(head if refusal.mute else head + body)

@@ -16,7 +16,8 @@ __all__ = ["Handler", "Refuse", "Request", "Server", "ServerLimits"]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[None]]
 # Writes the reply to a message that never reaches the handler: status, words, path or "" -> headers, body.
-Refuse: TypeAlias = Callable[[int, str, str], tuple[HeaderList, bytes]]
+# Words a refusal: its status, why, the path as far as one was read, and the address at the other end.
+Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
 
 # How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.
 SWEEPS_PER_LIMIT = 4

@@ -30,6 +30,8 @@ _LARGEST_ANSWER = 65536
 # It may ask other processes first.
 _STATUS_SECONDS = 10.0
 _LARGEST_STATUS = 8 * 1024 * 1024
+# What a gateway tells is reckoned with and shown, so that numbers need not keep their spelling.
+_PAGE = msgspec.json.Decoder()
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
 # this machine alone.
 _OWN = ("--host", "127.0.0.1", "--port", "0", "--lifeline")
@@ -144,8 +146,8 @@ def _page(
     try:
         connection.request(method, f"{place.path}{path}", body=body, headers=given)
         answer = connection.getresponse()
-        told = decode(answer.read(_LARGEST_STATUS))
-    except (OSError, http.client.HTTPException, WireError):
+        told = _PAGE.decode(answer.read(_LARGEST_STATUS))
+    except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
     finally:
         connection.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman.prices.money import short_dollars
+from dragoman.prices.money import least_dollars, short_dollars
 
 # Names of losses that are told one by one, the most frequent first.
 _SHOWN = 8
@@ -45,7 +45,7 @@ def _money(launch: Launch) -> list[str]:
     if not unpriced:
         return [short_dollars(cost)]
     left_out = f"{_count(unpriced, 'call')} unpriced"
-    return [f"at least {short_dollars(cost)} ({left_out})" if cost else left_out]
+    return [f"at least {least_dollars(cost)} ({left_out})" if cost else left_out]
 
 
 def short(number: int) -> str:

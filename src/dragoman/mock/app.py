@@ -20,7 +20,7 @@ from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.answers.replies import NOWHERE, Reply, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.answers.tokens import count_request, counted
-from dragoman.mock.paths import Kind, Place, place_of
+from dragoman.mock.paths import Kind, MockPath, place_of
 from dragoman.mock.recorder import Recorder, told_headers
 from dragoman.mock.script_player import PREFIX, Play, play
 from dragoman.mock.stored import conversations, responses, threads
@@ -46,7 +46,7 @@ _GPT = ("gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1")
 class _Ask(Struct, frozen=True, kw_only=True):
     """One request as its handler sees it."""
 
-    place: Place
+    place: MockPath
     protocol: str
     method: str
     query: str
@@ -110,13 +110,13 @@ class MockApp:
             )
         await _send(request, reply)
 
-    def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
+    def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request."""
         protocol = (place_of(path).protocol if path else "") or CHAT
         told = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
         return [(b"content-type", b"application/json")], told.body
 
-    def _outcome(self, request: Request, place: Place, protocol: str, raw: bytes) -> JsonObject | Turn | Failure:
+    def _outcome(self, request: Request, place: MockPath, protocol: str, raw: bytes) -> JsonObject | Turn | Failure:
         handler = self._handlers.get(place.kind)
         if handler is None:
             return NOWHERE

@@ -30,7 +30,7 @@ class Kind(Enum):
     NOWHERE = "nothing"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class MockPath(Struct, frozen=True, kw_only=True):
     """One path: `name` is the id in it. A path that every protocol has is told apart by the headers."""
 
     kind: Kind
@@ -42,32 +42,35 @@ class Place(Struct, frozen=True, kw_only=True):
 _POST, _GET = ("POST",), ("GET", "HEAD")
 _ALL = ("GET", "HEAD", "POST", "DELETE")
 _FIXED = {
-    "": Place(kind=Kind.HOME, methods=_GET),
-    "/messages": Place(kind=Kind.CONVERSATION, protocol=MESSAGES, methods=_POST),
-    "/messages/count_tokens": Place(kind=Kind.COUNT, protocol=MESSAGES, methods=_POST),
-    "/chat/completions": Place(kind=Kind.CONVERSATION, protocol=CHAT, methods=_POST),
-    "/responses": Place(kind=Kind.CONVERSATION, protocol=RESPONSES, methods=_POST),
-    "/responses/input_tokens": Place(kind=Kind.COUNT, protocol=RESPONSES, methods=_POST),
-    "/responses/compact": Place(kind=Kind.COMPACT, protocol=RESPONSES, methods=_POST),
-    "/conversations": Place(kind=Kind.CONVERSATIONS, protocol=RESPONSES, methods=_POST),
-    "/embeddings": Place(kind=Kind.EMBEDDINGS, protocol=CHAT, methods=_POST),
-    "/models": Place(kind=Kind.MODELS, methods=_GET),
+    "": MockPath(kind=Kind.HOME, methods=_GET),
+    "/messages": MockPath(kind=Kind.CONVERSATION, protocol=MESSAGES, methods=_POST),
+    "/messages/count_tokens": MockPath(kind=Kind.COUNT, protocol=MESSAGES, methods=_POST),
+    "/chat/completions": MockPath(kind=Kind.CONVERSATION, protocol=CHAT, methods=_POST),
+    "/responses": MockPath(kind=Kind.CONVERSATION, protocol=RESPONSES, methods=_POST),
+    "/responses/input_tokens": MockPath(kind=Kind.COUNT, protocol=RESPONSES, methods=_POST),
+    "/responses/compact": MockPath(kind=Kind.COMPACT, protocol=RESPONSES, methods=_POST),
+    "/conversations": MockPath(kind=Kind.CONVERSATIONS, protocol=RESPONSES, methods=_POST),
+    "/embeddings": MockPath(kind=Kind.EMBEDDINGS, protocol=CHAT, methods=_POST),
+    "/models": MockPath(kind=Kind.MODELS, methods=_GET),
 }
 _NAMED = (
-    (re.compile(r"/models/(.+)"), Place(kind=Kind.MODEL, methods=_GET)),
+    (re.compile(r"/models/(.+)"), MockPath(kind=Kind.MODEL, methods=_GET)),
     (
         re.compile(r"/responses/([^/]+)"),
-        Place(kind=Kind.STORED, protocol=RESPONSES, methods=("GET", "HEAD", "DELETE")),
+        MockPath(kind=Kind.STORED, protocol=RESPONSES, methods=("GET", "HEAD", "DELETE")),
     ),
-    (re.compile(r"/responses/([^/]+)/input_items"), Place(kind=Kind.STORED_INPUT, protocol=RESPONSES, methods=_GET)),
-    (re.compile(r"/conversations/([^/]+)"), Place(kind=Kind.HELD, protocol=RESPONSES, methods=_ALL)),
-    (re.compile(r"/conversations/([^/]+)/items"), Place(kind=Kind.HELD_ITEMS, protocol=RESPONSES, methods=_ALL[:3])),
-    (re.compile(r"/conversations/([^/]+/items/[^/]+)"), Place(kind=Kind.HELD_ITEM, protocol=RESPONSES, methods=_ALL)),
-    (re.compile(r"/responses/([^/]+)/cancel"), Place(kind=Kind.CANCEL, protocol=RESPONSES, methods=_POST)),
+    (re.compile(r"/responses/([^/]+)/input_items"), MockPath(kind=Kind.STORED_INPUT, protocol=RESPONSES, methods=_GET)),
+    (re.compile(r"/conversations/([^/]+)"), MockPath(kind=Kind.HELD, protocol=RESPONSES, methods=_ALL)),
+    (re.compile(r"/conversations/([^/]+)/items"), MockPath(kind=Kind.HELD_ITEMS, protocol=RESPONSES, methods=_ALL[:3])),
+    (
+        re.compile(r"/conversations/([^/]+/items/[^/]+)"),
+        MockPath(kind=Kind.HELD_ITEM, protocol=RESPONSES, methods=_ALL),
+    ),
+    (re.compile(r"/responses/([^/]+)/cancel"), MockPath(kind=Kind.CANCEL, protocol=RESPONSES, methods=_POST)),
 )
 
 
-def place_of(path: str) -> Place:
+def place_of(path: str) -> MockPath:
     """What a path stands for."""
     rest = path.rstrip("/")
     rest = rest.removeprefix("/v1") if rest == "/v1" or rest.startswith("/v1/") else rest
@@ -77,5 +80,5 @@ def place_of(path: str) -> Place:
     for pattern, place in _NAMED:
         match = pattern.fullmatch(rest)
         if match is not None:
-            return Place(kind=place.kind, protocol=place.protocol, methods=place.methods, name=match[1])
-    return Place(kind=Kind.NOWHERE)
+            return MockPath(kind=place.kind, protocol=place.protocol, methods=place.methods, name=match[1])
+    return MockPath(kind=Kind.NOWHERE)

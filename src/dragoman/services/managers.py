@@ -28,7 +28,7 @@ _WORK_SECONDS = 600.0
 _LONGEST = 200
 
 
-class State(Struct, frozen=True, kw_only=True):
+class ServiceState(Struct, frozen=True, kw_only=True):
     """How a service is doing: whether the init system has it, whether it runs, as which process, and in its words."""
 
     known: bool
@@ -56,7 +56,7 @@ class Manager(Struct, frozen=True, kw_only=True):
     disable: tuple[Words, ...]
     forget: tuple[Words, ...]
     state: Words
-    read: Callable[[int, str], State]
+    read: Callable[[int, str], ServiceState]
     # For people: how to see the log, to start it again, and to have the configuration read again.
     show_log: str
     start_again: str
@@ -90,7 +90,7 @@ def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
         )
 
 
-def state_of(manager: Manager, environ: Mapping[str, str]) -> State:
+def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:
     """How the service is doing."""
     status, told, _ = _run(manager, manager.state, environ, _QUESTION_SECONDS)
     return manager.read(status, told)
@@ -146,15 +146,15 @@ def _systemd(program: str, home: Path) -> Manager:
     )
 
 
-def read_systemd(status: int, told: str) -> State:
+def read_systemd(status: int, told: str) -> ServiceState:
     """What `systemctl show` says."""
     values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
     if status or values.get("LoadState", "not-found") != "loaded":
-        return State(known=False, running=False, words="systemd does not know it")
+        return ServiceState(known=False, running=False, words="systemd does not know it")
     active, result = values.get("ActiveState", "unknown"), values.get("Result", "success")
     words = f"{active} ({values.get('SubState', '')})" + (f", {result}" if result != "success" else "")
     running = active in ("active", "reloading")
-    return State(known=True, running=running, pid=_number(values.get("MainPID", "")), words=words)
+    return ServiceState(known=True, running=running, pid=_number(values.get("MainPID", "")), words=words)
 
 
 def _launchd(program: str, home: Path) -> Manager:
@@ -182,14 +182,14 @@ def _launchd(program: str, home: Path) -> Manager:
     )
 
 
-def read_launchd(status: int, told: str) -> State:
+def read_launchd(status: int, told: str) -> ServiceState:
     """What `launchctl print` says: the first of these at the outer level."""
     if status:
-        return State(known=False, running=False, words="launchd does not have it loaded")
+        return ServiceState(known=False, running=False, words="launchd does not have it loaded")
     values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", told, re.M))}
     state, code = values.get("state", "unknown"), values.get("last exit code", "")
     words = state + (f", last exit code {code}" if code not in ("", "0", "(never exited)") else "")
-    return State(known=True, running=state == "running", pid=_number(values.get("pid", "")), words=words)
+    return ServiceState(known=True, running=state == "running", pid=_number(values.get("pid", "")), words=words)
 
 
 def _number(text: str) -> int:

@@ -53,7 +53,6 @@ PROGRAMS: tuple[Program, ...] = (
     Program(client=CODEX, originator="codex", source=_CODEX),
     Program(client=OPENCODE, originator="opencode", source=_MARCH),
 )
-CLIENTS: tuple[str, ...] = tuple(dict.fromkeys(program.client for program in PROGRAMS))
 
 RULES: tuple[Rule, ...] = (
     Rule(field="x-dragoman-session", says="session", source="our own"),

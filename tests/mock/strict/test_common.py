@@ -8,13 +8,11 @@ from dragoman.mock.strict import common as module
 from dragoman.mock.strict.common import (
     Issued,
     closed_faults,
-    json_object,
     listed,
     name_faults,
     objects,
     repeated,
     schema_faults,
-    text_of,
     tool_faults,
     words,
 )
@@ -25,9 +23,6 @@ def test_values_of_any_shape_are_read() -> None:
     assert objects([{"a": 1}, 2]) == [{"a": 1}] and objects("x") == []
     assert listed([1]) == [1] and listed(None) == []
     assert repeated(["a", "b", "a"]) == ["a"]
-    assert text_of("a") == "a" and text_of([{"text": "a"}, {"text": "b"}]) == "ab"
-    assert json_object('{"a":1}') == {"a": 1}
-    assert json_object("[]") is None and json_object("{") is None and json_object(None) is None
     assert words("a b") == {"a", "b"}
 
 

@@ -41,7 +41,7 @@ def providers(settings: Settings, answers: Sequence[Answer] | None, environ: Map
         (f"{answer.provider} {answer.protocol}", ("ok: " if answer.well else "failed: ") + answer.words)
         for answer in answers
     )
-    findings = tuple(_finding(answer, settings, environ) for answer in _failed(answers))
+    findings = tuple(_finding(answer, environ) for answer in _failed(answers))
     if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
         only = Finding(
             words="nobody but the embedded echo is set up",
@@ -61,7 +61,7 @@ def _failed(answers: Sequence[Answer]) -> Iterator[Answer]:
             yield answer
 
 
-def _finding(answer: Answer, settings: Settings, environ: Mapping[str, str]) -> Finding:
+def _finding(answer: Answer, environ: Mapping[str, str]) -> Finding:
     name, words = answer.provider, f"{answer.provider}: {answer.words}"
     if answer.status in _NO_KEY:
         return Finding(words=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)

@@ -11,7 +11,7 @@ from dragoman.config.finding import ConfigFile, Origin
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.services.installed import Installed
-from dragoman.services.managers import State, state_of
+from dragoman.services.managers import ServiceState, state_of
 from dragoman.services.variables import named_variables, variables_for
 
 _AGAIN = "run `dragoman service install` again"
@@ -24,7 +24,7 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
     try:
         state = state_of(manager, environ)
     except DragomanError as error:
-        state = State(known=False, running=False, words=str(error))
+        state = ServiceState(known=False, running=False, words=str(error))
     if not state.running:
         words = f"the service does not run: {state.words}"
         findings.append(Finding(words=words, advice=f"{manager.start_again}; or look at the log", wrong=False))

@@ -8,7 +8,7 @@ GET, DELETE /conversations/{id}/items/{}   one item
 
 from __future__ import annotations
 
-from dragoman.mock.stored.memory import Conversation, Memory
+from dragoman.mock.stored.memory import Memory, MockConversation
 from dragoman.mock.stored.pages import missing, named, page
 from dragoman.mock.strict.common import objects
 from dragoman.model.failure import Failure
@@ -25,7 +25,7 @@ def created(body: JsonObject, memory: Memory, mint: Mint) -> JsonObject:
     """A new conversation."""
     items = [named(item, mint) for item in objects(body.get("items"))]
     metadata = body.get("metadata")
-    found = Conversation(
+    found = MockConversation(
         id="conv_" + mint.token(24),
         created=mint.now(),
         items=items,
@@ -83,5 +83,5 @@ def remember(given: JsonValue, new: list[JsonObject], answer: JsonObject, memory
         found.items.extend([*(named(one, mint) for one in new), *objects(answer.get("output"))])
 
 
-def _told(found: Conversation) -> JsonObject:
+def _told(found: MockConversation) -> JsonObject:
     return {"id": found.id, "object": "conversation", "created_at": found.created, "metadata": found.metadata}

@@ -31,7 +31,7 @@ class Stored(Struct, kw_only=True):
     pending: bool = False
 
 
-class Conversation(Struct, kw_only=True):
+class MockConversation(Struct, kw_only=True):
     """Items under an id."""
 
     id: str
@@ -47,7 +47,7 @@ class Memory:
         self._once: dict[str, None] = {}
         self._threads: dict[str, Thread] = {}
         self._stored: dict[str, Stored] = {}
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, MockConversation] = {}
         self._items: dict[str, JsonObject] = {}
         self._size = 0
         # What was said in each protocol.
@@ -77,11 +77,11 @@ class Memory:
         while len(self._threads) > 1 and (len(self._threads) > _MOST_KEPT or self._size > _MOST_BYTES):
             self._size -= self._threads.pop(next(iter(self._threads))).size
 
-    def conversation(self, name: str) -> Conversation | None:
+    def conversation(self, name: str) -> MockConversation | None:
         """A conversation by its id."""
         return self._conversations.get(name)
 
-    def converse(self, conversation: Conversation) -> None:
+    def converse(self, conversation: MockConversation) -> None:
         """Keep a conversation."""
         self._conversations[conversation.id] = conversation
         if len(self._conversations) > _MOST_KEPT:

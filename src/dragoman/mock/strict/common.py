@@ -8,9 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import TypeAlias
 
-from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.wire.json import decode
 
 _is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
@@ -94,22 +92,6 @@ def listed(value: JsonValue) -> JsonList:
 def repeated(ids: Iterable[JsonValue]) -> list[str]:
     """Ids that stand more than once."""
     return [name for name, count in Counter(map(str, ids)).items() if count > 1]
-
-
-def text_of(value: JsonValue) -> str:
-    """A string, or the joined text of parts."""
-    if isinstance(value, str):
-        return value
-    return "".join([str(part.get("text", "")) for part in objects(value)])
-
-
-def json_object(text: JsonValue) -> JsonObject | None:
-    """The object that a text is the JSON of, as arguments have to be; None for anything else."""
-    try:
-        value = decode(text) if isinstance(text, str) else None
-    except WireError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def name_faults(tools: list[JsonObject]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What the Messages service refuses (docs/protocols/anthropic-messages.md): members, turns, tools, caches, versions.
 
-What it refuses about thinking stands in `strict_thinking`.
+What it refuses about thinking stands in `thinking.py`.
 """
 
 from __future__ import annotations

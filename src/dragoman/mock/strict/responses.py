@@ -1,6 +1,6 @@
 """What the Responses service refuses (docs/protocols/openai-responses.md): members, items, calls, tools.
 
-What it refuses about reasoning that comes back stands in `strict_reasoning`.
+What it refuses about reasoning that comes back stands in `reasoning.py`.
 """
 
 from __future__ import annotations
