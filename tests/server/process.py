@@ -33,6 +33,7 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 from tests.gateway.harness import PROVIDER_KEY, Answer, House, Received, Reply, ScriptedProvider, answer_in
+from tests.gateway.says import comes_true
 
 T = TypeVar("T")
 # The machine may be busy with other tests; nothing here takes long by itself.
@@ -319,6 +320,10 @@ class Served(House):
         """The value of a metric, by its name and labels."""
         lines = self.get("/metrics").body.decode().splitlines()
         return next(float(found.rsplit(" ", 1)[1]) for found in lines if found.startswith(line + " "))
+
+    def is_idle(self) -> bool:
+        """Whether nobody is being answered any more; what was just cancelled may take a moment."""
+        return comes_true(lambda: self.metric("dragoman_in_flight") == 0, PATIENCE)
 
     def exchanges(self, count: int) -> list[JsonObject]:
         """Wait for so many exchanges in the log."""
