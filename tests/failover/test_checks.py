@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from dragoman.config.finding import state_folder
+from dragoman.routing.health import LONGEST_REST
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.standing import Level
+from dragoman.routing.target_health import Notice
 from tests.failover.sayings import Asked, Says
 from tests.failover.town import KEYS, Ask, MoodyProvider, Town, down, town
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, whole
 from tests.gateway.says import comes_true
 from tests.sdk.digging import Object, dig_objects
 from tests.server.process import PATIENCE
+from tests.store.opened import opened
 
 EVERY = 1.0
 CHECKED = f'check_every = "{EVERY:g} s"'
-LINE = '"line" = ["bad/served", "good/served"]\n"alone" = ["bad/served", "bad/other"]'
-# Longer than all that is done here takes.
-LONG_REST = 70.0
+LINE = '"line" = ["bad/served", "good/served"]\n"other" = ["bad/other", "good/served"]'
 CROWD = 12
 RESTING = {"bad/served": "resting", "bad/other": "resting"}
 
@@ -45,15 +51,15 @@ class ListedProvider(MoodyProvider):
         return self.list_mood(Asked(dialect=self.dialect, stream=False, count=0))
 
 
-def _wear_out(house: Town) -> None:
-    """Ask until both targets of the bad one rest for long: where all rest, one is asked before its time."""
-    house.providers["bad"].mood = down
-    for _ in range(60):
-        house.ask_one(Ask(model="alone"))
-        rows = dig_objects(house.status(), "targets")
-        if len(rows) == 2 and all(row["standing"] == "resting" and _left(row) > LONG_REST for row in rows):
-            return
-    pytest.fail(f"it does not rest for long, but: {house.status()}")
+def _worn_out(directory: Path) -> None:
+    """Have both targets of the bad one rest for longer than all of this takes, as a gateway before has left them."""
+    folder, now = state_folder({"HOME": str(directory)}), time.time()
+    assert folder is not None
+    folder.mkdir(parents=True)
+    with opened(folder / "state.db") as tables:
+        for target in RESTING:
+            rest = Notice(target, Level.RESTING, now + LONGEST_REST, 0.0, 7, now, Kind.NO_ANSWER, now)
+            tables.rests.keep(f"target {target}", rest.until, msgspec.msgpack.encode(rest))
 
 
 def _left(row: Object) -> float:
@@ -75,16 +81,15 @@ def _told(house: Town) -> list[tuple[object, object]]:
 @pytest.mark.parametrize(("dialect", "workers"), [(MESSAGES, 1), (CHAT, 2), (RESPONSES, 1)])
 def test_a_rest_ends_soon_after_an_outage(dialect: str, workers: int) -> None:
     bad, good = ListedProvider("bad", dialect), MoodyProvider("good", MESSAGES)
-    with town([bad, good], LINE, f"[server]\nworkers = {workers}\n") as house:
-        begun = time.monotonic()
-        bad.list_mood = down
-        _wear_out(house)
-        worn = bad.calls
+    bad.mood = bad.list_mood = down
+    begun = time.monotonic()
+    with town([bad, good], LINE, f"[server]\nworkers = {workers}\n", before=_worn_out) as house:
+        assert house.standings() == RESTING
         assert comes_true(lambda: _counted(house, "failing") >= 3, PATIENCE)
         # One worker asks, and no client is ever sent there.
         assert bad.lists <= (time.monotonic() - begun) / EVERY + 2
         assert {house.ask_one(Ask(model="line")).route for _ in range(CROWD)} == {"good/served"}
-        assert bad.calls == worn
+        assert bad.calls == 0
         bad.mood = bad.list_mood = bad.well
         assert comes_true(lambda: _told(house) == [("failing", 0), ("alive", 2)], PATIENCE)
 
@@ -94,7 +99,7 @@ def test_a_rest_ends_soon_after_an_outage(dialect: str, workers: int) -> None:
 
         # Each worker knows soon, and it is a client's request that finds out.
         assert comes_true(is_over, PATIENCE)
-        assert bad.calls == worn
+        assert bad.calls == 0
         assert comes_true(lambda: house.ask_one(Ask(model="line")).route == "bad/served", PATIENCE)
         assert comes_true(lambda: house.standings().get("bad/served") == "ramping", PATIENCE)
         assert _counted(house, "alive") >= 1
@@ -104,21 +109,19 @@ def test_a_rest_ends_soon_after_an_outage(dialect: str, workers: int) -> None:
 
 def test_a_list_that_works_ends_no_rest_of_conversations_that_fail() -> None:
     bad, good = ListedProvider("bad", CHAT), MoodyProvider("good", MESSAGES)
-    with town([bad, good], LINE) as house:
-        _wear_out(house)
-        worn = bad.calls
+    bad.mood = down
+    with town([bad, good], LINE, before=_worn_out) as house:
         assert comes_true(lambda: _counted(house, "alive") >= 3, PATIENCE)
         assert {house.ask_one(Ask(model="line")).route for _ in range(CROWD)} == {"good/served"}
-        assert (bad.calls, house.standings()) == (worn, RESTING)
+        assert (bad.calls, house.standings()) == (0, RESTING)
         assert _told(house) == [("alive", 0)]
 
 
 def test_a_change_of_the_file_begins_and_ends_checks() -> None:
     bad, good = ListedProvider("bad", CHAT, more=""), MoodyProvider("good", MESSAGES)
-    with town([bad, good], LINE) as house:
-        bad.list_mood = down
-        _wear_out(house)
-        assert bad.lists == 0
+    bad.mood = bad.list_mood = down
+    with town([bad, good], LINE, before=_worn_out) as house:
+        assert (bad.lists, house.standings()) == (0, RESTING)
         bad.more = CHECKED
         house.configure(LINE)
         assert comes_true(lambda: _counted(house, "failing") >= 1, PATIENCE)

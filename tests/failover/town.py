@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
@@ -244,8 +244,13 @@ class Town(Served):
 
 
 @contextmanager
-def town(providers: Sequence[MoodyProvider], lines: str, more: str = "") -> Iterator[Town]:
-    """A gateway in front of some providers; `more` are further time limits and tables."""
+def town(
+    providers: Sequence[MoodyProvider], lines: str, more: str = "", *, before: Callable[[Path], None] | None = None
+) -> Iterator[Town]:
+    """A gateway in front of some providers; `more` are further time limits and tables.
+
+    `before` is done in its directory, which is its home, before it starts.
+    """
     with TemporaryDirectory() as name, looping() as loop:
         house = Town(loop, {provider.name: provider for provider in providers}, Path(name))
         started: list[MoodyProvider] = []
@@ -254,6 +259,8 @@ def town(providers: Sequence[MoodyProvider], lines: str, more: str = "") -> Iter
                 house.run(provider.start())
                 started.append(provider)
             house.configure(lines, more)
+            if before is not None:
+                before(house.directory)
             house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
             try:
                 house.port = house.process.listening()

@@ -116,6 +116,8 @@ class Town:
         for _ in range(IN_A_ROW):
             health.note(target, Kind.OVERLOADED, now, now)
         for _ in range(rests - 1):
+            # Whoever tries it when it is due, and fails, makes the next rest longer.
+            health.cut_short(target, now)
             permit = health.take_permit(target, now, 60.0)
             health.note(target, Kind.OVERLOADED, now, now, permit=permit)
         assert self.standing(target).level is Level.RESTING
@@ -379,12 +381,12 @@ def test_a_rest_that_began_while_a_check_was_under_way_is_left_alone() -> None:
             await asyncio.sleep(EVERY)
             assert here.counted() == {("chat", "failing"): 1}
             here.service.said = WELL
-            # Somebody asked before its time, and failed, at the very moment.
+            # Somebody cleared it, and it failed again, at the very moment.
             asked = len(here.times())
             while len(here.times()) == asked:
                 await asyncio.sleep(0.005)
-            now, health = here.service.clock(), here.service.traffic.health
-            health.note(TARGET, Kind.OVERLOADED, now, now, permit=health.take_permit(TARGET, now, 60.0))
+            here.service.traffic.health.clear(TARGET, here.service.clock())
+            here.fail(rests=4)
             before = here.standing()
             await asyncio.sleep(1.0)
             assert here.counted() == {("chat", "failing"): 1, ("chat", "alive"): 1}

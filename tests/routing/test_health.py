@@ -268,6 +268,38 @@ def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
     assert level(health, 3.0) is Level.RAMPING
 
 
+@pytest.mark.parametrize("kind", [FAILURE, Kind.SLOW])
+def test_pitfall_347_a_probe_before_its_time_leaves_a_rest_as_it_was(kind: Kind) -> None:
+    health = resting()
+    for tenth in range(40):
+        probe(health, tenth / 10, kind, tenth / 10 + 0.05)
+        assert health.standing(A, tenth / 10 + 0.05) == Standing(Level.RESTING, FIRST_REST)
+    # Also if its rest is over by the time at which that is known; whoever asks then is believed.
+    probe(health, 4.9, kind, 6.0)
+    assert health.standing(A, 6.0) == Standing(Level.RESTING, FIRST_REST)
+    probe(health, 6.0, FAILURE)
+    assert health.standing(A, 6.0) == Standing(Level.RESTING, 6.0 + 2 * FIRST_REST)
+
+
+@given(st.lists(st.floats(0, 8), max_size=60))
+def test_pitfall_347_however_many_come_before_its_time_rests_are_as_long_as_without_them(pauses: list[float]) -> None:
+    often, patient, now = resting(), resting(), 0.0
+    for passed in pauses:
+        now += passed
+        if patient.standing(A, now).until <= now:
+            probe(patient, now, FAILURE)
+        probe(often, now, FAILURE)
+        assert often.standing(A, now) == patient.standing(A, now)
+
+
+def test_a_probe_before_its_time_that_asks_again_and_is_answered_ends_the_rest() -> None:
+    health, charged = resting(), set[str]()
+    permit = health.take_permit(A, 1.0, 60.0)
+    health.note(A, FAILURE, 2.0, 1.0, charged, permit)
+    health.note(A, Kind.ANSWERED, 3.0, 2.0, charged, permit)
+    assert level(health, 3.0) is Level.RAMPING
+
+
 def test_pitfall_347_whoever_comes_while_somebody_finds_out_knows_when_that_was_due() -> None:
     health = resting()
     assert health.take_permit(A, 2.0, 60.0)
@@ -480,6 +512,15 @@ def test_a_probe_that_fails_here_rests_everywhere() -> None:
     shared(here, there)
     assert here.standing(A, 7.0) == there.standing(A, 7.0)
     assert here.standing(A, 7.0).until == 7.0 + 2 * FIRST_REST
+
+
+def test_pitfall_347_a_probe_before_its_time_makes_no_rest_longer_anywhere() -> None:
+    here, there = resting(), Health()
+    shared(here, there)
+    for health, now in ((here, 1.0), (there, 2.0), (here, 3.0)):
+        probe(health, now, FAILURE)
+        shared(here, there)
+        assert here.standing(A, now) == there.standing(A, now) == Standing(Level.RESTING, FIRST_REST)
 
 
 def test_of_two_probes_at_once_the_first_that_ends_says_how_it_is() -> None:

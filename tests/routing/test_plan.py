@@ -214,18 +214,20 @@ def test_pitfall_362_a_pin_chooses_only_among_the_targets_of_the_name() -> None:
     assert names(plan(line(A, B, C), needs, seen(pin="b"), DICE)) == "a c"
 
 
-def test_pitfall_347_if_all_rest_the_one_that_wakes_first_is_asked() -> None:
+def test_pitfall_347_if_all_rest_those_that_nobody_tries_take_turns() -> None:
     standings = {
         "a": Standing(Level.RESTING, NOW + 30),
-        "b": Standing(Level.PROBED, NOW + 9),
+        "b": Standing(Level.PROBED, NOW + 1),
         "c": Standing(Level.RESTING, NOW + 2),
     }
-    made = plan(line(A, B, C), NEEDS, seen(standings=standings), DICE)
-    assert (names(made), made.why) == ("c", Why.WAKES)
-    assert explain(made)[0] == "c/m leads: all rest, and it wakes first (fallback)"
-    # Whoever cannot be asked at all is not woken.
-    made = plan(line(A, B, C), Needs(size=1, refused={"c/m": "no"}), seen(standings=standings), DICE)
-    assert names(made) == "b"
+    turns = [plan(line(A, B, C), NEEDS, seen(standings=standings, turn=turn), DICE) for turn in range(4)]
+    assert [(names(made), made.why) for made in turns] == [("a", Why.WAKES), ("c", Why.WAKES)] * 2
+    assert explain(turns[1])[0] == "c/m leads: all rest, and it is its turn to be tried (fallback)"
+    # Whoever cannot be asked at all is not woken, and one that is being tried only if there is no other.
+    made = plan(line(A, B, C), Needs(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
+    assert names(made) == "a"
+    refused = {"a/m": "no", "c/m": "no"}
+    assert names(plan(line(A, B, C), Needs(size=1, refused=refused), seen(standings=standings), DICE)) == "b"
     # One that stands and is not well is still better than those that rest.
     made = plan(line(A, B, C, D), NEEDS, seen(standings={**standings, "d": SUSPECT}), DICE)
     assert (names(made), made.why) == ("d", Why.ONLY)

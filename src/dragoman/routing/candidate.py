@@ -57,7 +57,7 @@ class Why(Enum):
     # Nobody knows who keeps what the request refers to.
     ALONE = "alone"
     EXPLORED = "explored"
-    # All rest, and this one wakes first.
+    # All rest, and this one is woken in its turn.
     WAKES = "wakes"
     NOBODY = "nobody"
 

@@ -18,7 +18,7 @@ LEADS = {
     Why.PINNED: "the conversation is there",
     Why.ALONE: "nobody knows who keeps what the request refers to, and it is the first who may",
     Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
-    Why.WAKES: "all rest, and it wakes first",
+    Why.WAKES: "all rest, and it is its turn to be tried",
 }
 LEFT_OUT = {
     Filter.TOOLS: "it takes no tools",

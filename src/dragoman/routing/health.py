@@ -5,9 +5,10 @@ GOOD       a failure, and no answer of late,   SUSPECT for a while: behind the g
            or a second failure
 SUSPECT    five requests failed in a row, or   RESTING, longer each time
            half of at least ten
-RESTING    its end, or that it is cut short    PROBED: one request has the permit, which expires
+RESTING    its end, or that it is cut short,   PROBED: one request has the permit, which expires
+           or that all rest
 PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
-           a failure                           RESTING, longer
+           a failure                           RESTING, longer; to the end that it had, if it was asked before that
 RAMPING    two requests failed in a row        RESTING, longer
 
 Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
@@ -116,15 +117,14 @@ class Health:
         ):
             entry.in_a_row = 0
         elif kind is Kind.SLOW:
-            self._dawdled(target, entry or self._made(target, now), now, permit)
+            self._dawdled(target, entry or self._made(target, now), now, began, permit)
 
-    def _dawdled(self, target: str, entry: TargetHealth, now: float, permit: Permit | None) -> None:
+    def _dawdled(self, target: str, entry: TargetHealth, now: float, began: float, permit: Permit | None) -> None:
         """A whole answer took longer than the first byte of a stream may, which may be the request's own affair."""
         if entry.level in _ASLEEP:
             if entry.holds(permit):
                 # Nothing was found out: it rests once more, and no longer than before.
-                entry.rests = max(entry.rests - 1, 0)
-                self._rest(target, entry, now)
+                self._rest_on(target, entry, now, began, longer=False)
         elif now - entry.answered >= SUSPICION and entry.level is not _RAMPING:
             # Where nobody else is answered either, others had better be asked first; but it does not rest for that.
             entry.settle(now)
@@ -148,10 +148,7 @@ class Health:
         level = entry.level
         if level in _ASLEEP:
             if entry.holds(permit):
-                holder = entry.holder
-                self._rest(target, entry, now)
-                # The same request may ask once more, and be answered, before anybody else asks.
-                entry.holder = holder
+                self._rest_on(target, entry, now, began, longer=True)
             return
         if began < entry.since:
             # It was under way before the target rested, or answered again.
@@ -172,13 +169,23 @@ class Health:
         elif level is _SUSPECT or (level is _GOOD and is_suspect):
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
+    def _rest_on(self, target: str, entry: TargetHealth, now: float, began: float, *, longer: bool) -> None:
+        """Let a target rest on after a probe in vain, which is held against it if its rest was over by then."""
+        holder = entry.holder
+        if began < entry.wakes:
+            # Nobody else was there to be asked: however many come so early, its rest ends when it would have.
+            self._enter(target, entry, _RESTING, entry.wakes, now)
+        else:
+            entry.rests = entry.rests if longer else max(entry.rests - 1, 0)
+            self._rest(target, entry, now)
+        # The same request may ask once more, and be answered, before anybody else asks.
+        entry.holder = holder
+
     def _rest(self, target: str, entry: TargetHealth, now: float) -> None:
         if entry.level in (_GOOD, _SUSPECT):
             # It was as good as any since its last rest: for long, or who knows.
             entry.rests = 0 if now - entry.calm > FORGIVEN else entry.rests // 2
         until = now + _rest_time(entry.rests)
-        if entry.level in _ASLEEP:
-            until = max(until, entry.wakes)
         entry.rests = min(entry.rests + 1, 16)
         entry.since, entry.wakes, entry.in_a_row = now, until, 0
         entry.forget(now)
@@ -212,7 +219,7 @@ class Health:
     def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked; one that rests by one request at a time, for so long at most.
 
-        A rest need not be over: if all rest, whoever wakes first may be asked before its time.
+        A rest need not be over: if all rest, they are asked before their time, and take turns.
         """
         entry = self._entries.get(target)
         if entry is None or entry.level is _GOOD:

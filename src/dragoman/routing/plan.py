@@ -111,7 +111,7 @@ def _ranked(
     if needs.alone:
         return _of_one(outline, looked_at, needs, view)
     if not able:
-        return _of_nobody(looked_at)
+        return _of_nobody(looked_at, view.turn)
     if len(able) == 1:
         ordered, why = able, Why.ONLY
     else:
@@ -208,12 +208,14 @@ def _of_one(outline: Outline, looked_at: list[Candidate], needs: Needs, view: Vi
     return Ranked((first.target,), tuple(told)), why
 
 
-def _of_nobody(looked_at: list[Candidate]) -> tuple[Ranked, Why]:
-    """What is left where nobody may be asked: of those that only rest, the one that wakes first."""
+def _of_nobody(looked_at: list[Candidate], turn: int) -> tuple[Ranked, Why]:
+    """What is left where nobody may be asked: of those that only rest, the one whose turn it is."""
     resting = [found for found in looked_at if found.left_out is Filter.RESTING]
     if not resting:
         return Ranked((), tuple(looked_at)), Why.NOBODY
-    first = min(resting, key=_end)
+    # Of one that is being tried somebody finds out already.
+    untried = [found for found in resting if found.standing.level is Level.RESTING] or resting
+    first = untried[turn % len(untried)]
     woken = tuple([_left(found, None) if found is first else found for found in looked_at])
     return Ranked((first.target,), woken), Why.WAKES
 
@@ -302,10 +304,6 @@ def _keeps(found: Candidate, able: list[Candidate]) -> bool:
 def _depth(found: Candidate) -> int:
     behind = found.behind
     return 0 if behind is None else DEPTH[behind]
-
-
-def _end(found: Candidate) -> float:
-    return found.standing.until
 
 
 def _left(found: Candidate, left_out: Filter | None) -> Candidate:

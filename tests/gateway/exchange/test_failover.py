@@ -11,13 +11,26 @@ import pytest
 from dragoman.config.settings import Line, Routing, Timeouts
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
+from dragoman.routing.health import FIRST_REST
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, is_finished, streamed_text, text_of
 from tests.playbooks.bodies import brief, error, frames, overloaded, parts, whole
 from tests.playbooks.failover_scenes import KINDS, LINES, TWO
 from tests.playbooks.kinds import Setup, Steps, streamed, told
 from tests.playbooks.stage import START, Stage, settled
-from tests.playbooks.steps import EVENTS, JSON, Step, answers, asks, cuts, ends, hangs_up, passes, says
+from tests.playbooks.steps import (
+    EVENTS,
+    JSON,
+    Step,
+    answers,
+    asks,
+    cuts,
+    ends,
+    hangs_up,
+    is_unreachable,
+    passes,
+    says,
+)
 from tests.virtual_time import run
 
 # Many targets of one provider, and one that has as many keys.
@@ -275,6 +288,29 @@ def test_pitfall_333_no_text_is_told_twice_wherever_a_stream_is_cut(
         text = streamed_text(client, course.body)
         assert SAYS.startswith(text) if spoken else text == SAYS
         assert course.calls == (1 if spoken else 2)
+
+
+def test_pitfall_347_after_an_outage_of_seconds_under_load_nobody_rests_for_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = Setup(lines=(Line(pattern="many", targets=MANY[:2]),))
+    ends_of_rests: list[float] = []
+
+    def is_back(stage: Stage) -> None:
+        stage.provider.unreachable = False
+        ends_of_rests.extend(stage.app.service.traffic.health.resting(stage.loop.time()).values())
+
+    # Four requests in a second, for twelve seconds.
+    outage = [asked(CHAT, CHAT, line="many"), passes(0.25)] * 48
+    steps = [is_unreachable, *outage, is_back, asked(CHAT, CHAT, line="many"), *told(whole(CHAT))]
+    course = play(steps, tmp_path, monkeypatch, setup)
+    # Both rest after five requests, in the first second, and once more after the one that came when that was over.
+    assert ends_of_rests == [START + 1.0 + FIRST_REST + 2 * FIRST_REST] * 2
+    tried = [[each.model for each in record.attempts] for record in course.records]
+    assert tried[:5] == [["served-0", "served-1"]] * 5
+    # Meanwhile they take turns, and the first request after the outage is answered.
+    assert tried[5:23] == [["served-1"], ["served-0"]] * 9
+    assert (course.records[-2].status, course.records[-1].status) == (502, 200)
 
 
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
