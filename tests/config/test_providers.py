@@ -297,6 +297,24 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
             ["3: providers.openai.check_every: expected a duration from 1 s to 168 h, found another (for example"],
         ),
         (
+            f'[providers.openai]\napi_key = "{SECRET}"\nqueue = 8\nqueue_time = "5 s"\n',
+            [
+                "3: providers.openai.queue: is about waiting for one of so many calls, and any number may be made at a "
+                "time (say how many, for example concurrency = 64, or leave it out)",
+                "4: providers.openai.queue_time: is about waiting",
+            ],
+        ),
+        (
+            # Also of a provider that lacks its key; a limit that cannot be read is no limit that was forgotten.
+            "[providers.openai]\nqueue = 8\n[providers.anthropic]\nconcurrency = 0\nqueue = 8\n",
+            [
+                "1: ",
+                "2: providers.openai.queue: is about",
+                "3: ",
+                "4: providers.anthropic.concurrency: expected",
+            ],
+        ),
+        (
             '[providers.bedrock]\nregion = "us-east-1"\ncheck_every = "30 s"\n',
             [
                 "3: providers.bedrock.check_every: asks for a list of models, and there is none behind bedrock "

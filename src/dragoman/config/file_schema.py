@@ -73,8 +73,9 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     # How many calls it may have at a time, divided among the workers, at least one for each; left out, any number.
     concurrency: int | None = None
     # How many requests may wait for one of them, divided among the workers; one more is answered at once as overloaded.
+    # It takes `concurrency`.
     queue: int | None = None
-    # How long a request may wait for one of them.
+    # How long a request may wait for one of them; it takes `concurrency`.
     queue_time: float | None = None
     # How often it is asked for its list of models, which costs nothing, while one of its targets rests: if that failed
     # and then works again, the rest is over. Left out, never: a target that rests is tried when its time is over.

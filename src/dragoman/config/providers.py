@@ -94,11 +94,20 @@ def read_provider(
         options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
         rows=read_rows(table),
     )
+    _check_queue(table)
     notes = Notes(_reporting(table, {} if listing else catalogue))
     provider = assemble(name, told, listing, environ, notes)
     left_out = dotted(table.path) if provider is None else f"a key of {dotted(table.path)}"
     missing = [missing_at((*table.path, key), unset, left_out, table) for key, unset in notes.lacks]
     return ReadProvider(provider=provider, missing=tuple(missing))
+
+
+def _check_queue(table: Table) -> None:
+    """Refuse a queue in which nobody can ever stand."""
+    for name in ("queue", "queue_time"):
+        if table.has(name) and not table.has("concurrency"):
+            problem = "is about waiting for one of so many calls, and any number may be made at a time"
+            table.complain(name, problem, "say how many, for example concurrency = 64, or leave it out")
 
 
 def missing_at(path: KeyPath, unset: Unset, left_out: str, table: Table) -> Missing:
