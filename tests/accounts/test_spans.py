@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import ANSWERED, COUNT, LIST, OPEN, OTHER, Call, Entry, Money, Tokens
+from dragoman.accounts.entry import ANSWERED, COUNT, LIST, OPEN, OTHER, Call, Considered, Entry, Money, Tokens
 from dragoman.accounts.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
 from dragoman.accounts.trace_context import span_id_of, trace_id_of
 from tests.accounts.told_exchanges import (
@@ -134,6 +134,23 @@ def test_every_try_is_told_with_what_became_of_it() -> None:
     assert [call.attributes.get("http.response.status_code") for call in calls] == [429, None, 200]
     assert calls[1].attributes["dragoman.call.maybe_billed"] is True
     assert (whole.attributes["dragoman.calls"], whole.attributes["dragoman.estimated"]) == (3, True)
+
+
+def test_whom_it_might_have_gone_to_is_told_where_somebody_had_to_be_ranked() -> None:
+    found = (
+        Considered("anthropic/claude-sonnet-5", cost=1_500_000, first_token=200_000, rate=80.0),
+        Considered("openai/gpt-5.1", "behind: it failed a moment ago", cost=2_000_000),
+        Considered(f"any/{'m' * 5000}", "left out: it takes no tools"),
+    )
+    said = told(replace(WHOLE, considered=found, considered_more=3))[0].attributes
+    assert said["dragoman.considered"] == (
+        "anthropic/claude-sonnet-5",
+        "openai/gpt-5.1 (behind: it failed a moment ago)",
+        f"any/{'m' * 196} (left out: it takes no tools)",
+    )
+    assert said["dragoman.considered_more"] == 3
+    assert "dragoman.considered_more" not in told(replace(WHOLE, considered=found))[0].attributes
+    assert "dragoman.considered" not in told(WHOLE)[0].attributes
 
 
 @pytest.mark.parametrize(

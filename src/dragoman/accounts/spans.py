@@ -18,6 +18,7 @@ from dragoman.accounts.entry import (
     OPEN,
     REFUSED,
     Call,
+    Considered,
     Entry,
     Money,
     Tokens,
@@ -161,6 +162,10 @@ def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[
         yield names.FINISH_REASONS, (_cut(entry.stop),)
     elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):
         yield names.FINISH_REASONS, (names.NO_REASON,)
+    if entry.considered:
+        yield names.CONSIDERED, tuple(map(_of_considered, entry.considered))
+        if entry.considered_more:
+            yield names.CONSIDERED_MORE, entry.considered_more
     yield names.CALLS, len(entry.calls)
     if entry.losses:
         yield names.LOSSES, tuple(dict.fromkeys(f"{loss.fate}:{loss.feature}" for loss in entry.losses))
@@ -170,6 +175,12 @@ def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[
             yield names.ESTIMATED, True
     if entry.money is not None:
         yield from _of_money(entry.money)
+
+
+def _of_considered(found: Considered) -> str:
+    """A target that the exchange might have gone to, with why it stands behind others or was left out."""
+    target = _cut(found.target)
+    return f"{target} ({found.why})" if found.why else target
 
 
 def _error(entry: Entry) -> str:
