@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings, Storage
-from dragoman.errors import ClientError, TimedOut, Unreachable
+from dragoman.config.settings import Line
+from dragoman.errors import TimedOut, Unreachable
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import (
     Begin,
@@ -17,9 +17,7 @@ from dragoman.gateway.exchange.steps import (
     End,
     Failed,
     HangUp,
-    Locate,
     Pause,
-    Recall,
     Respond,
     Settle,
     Start,
@@ -202,89 +200,6 @@ def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
         assert isinstance(told, Respond) and dict(told.headers)[b"x-dragoman-route"].startswith(b"messages/served;")
 
     played_by(story)
-
-
-def _line(port: int) -> Settings:
-    line = Line(pattern="line", targets=("chat/served", "responses/served", "messages/served"))
-    return replace(settings_for(port), routes=(line,))
-
-
-@pytest.mark.parametrize(
-    ("keeper", "targets"),
-    [
-        ("responses", ["responses/served"]),
-        # Here, and somebody who is not on the line.
-        ("", ["chat/served"]),
-        ("all", ["chat/served"]),
-        # Nobody knows: the first who may.
-        (None, ["responses/served"]),
-    ],
-)
-def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets: list[str]) -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
-        located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
-        assert isinstance(located, Locate) and located.said.previous == "resp_1"
-        assert play.machine.state is State.LOCATING
-        recalled = play.say(Done(keeper))
-        assert isinstance(recalled, Recall)
-        assert [recalled.target.id] == targets
-        assert recalled.target.keeps_responses is (keeper in ("responses", None))
-
-    played_by(story, _line)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"model":"line","input":"x"}',
-        b'{"model":"line","input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}]}',
-        b'{"model":"responses/served","input":"x","previous_response_id":"resp_1"}',
-        b'{"model":"chat/served","input":"x","previous_response_id":"resp_1"}',
-    ],
-)
-def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(body: bytes) -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
-        assert isinstance(play.say(Begin(body)), Recall)
-        assert State.LOCATING not in play.machine.passed
-
-    played_by(story, _line)
-
-
-@pytest.mark.parametrize(
-    ("more", "asked"),
-    [(b"", ["chat", "responses"]), (b',"previous_response_id":"resp_1"', ["responses"])],
-    ids=["refers to nothing", "refers"],
-)
-def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, asked: list[str]) -> None:
-    line = Line(pattern="line", targets=("chat/served", "responses/served", "all/served"))
-
-    def settings(port: int) -> Settings:
-        return replace(settings_for(port), routes=(line,), storage=Storage(keep=False))
-
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
-        call = play.until_called(Begin(b'{"model":"line","input":"x"%b}' % more))
-        called = [call.prepared.target.provider.name]
-        play.say(Failed(Unreachable("nobody is there")))
-        if play.machine.state is not State.OVER:
-            called.append(play.machine.attempt.target.provider.name)
-        assert called == asked
-
-    played_by(story, settings)
-
-
-def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
-        play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
-        play.say(Failed(ClientError(500, "what is kept cannot be read")))
-        told = next(command for command in play.said if isinstance(command, Respond))
-        assert (told.status, b"cannot be read" in told.body) == (500, True)
-        assert play.machine.state is State.OVER
-
-    played_by(story, _line)
 
 
 @pytest.mark.parametrize(("retries", "more"), [(0, b""), (1, b"; attempts=2")])

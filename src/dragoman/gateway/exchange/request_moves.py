@@ -1,12 +1,10 @@
-"""Moves of an exchange up to an answer: what the client wants, targets, calls, remedies, pauses."""
+"""Moves of an exchange from a choice up to an answer: targets, calls, remedies, pauses."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
-from msgspec.structs import replace
-
-from dragoman.errors import BadAnswer, DragomanError
+from dragoman.errors import BadAnswer
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import (
     Attempt,
@@ -16,189 +14,41 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
-from dragoman.gateway.exchange.choice import (
-    NOTHING_SEEN,
-    Seen,
-    conversation_of,
-    keepers_of,
-    kept_there,
-    needs_of,
-    says_too_little,
-    seen_in,
-    thread_of,
-    unable_to_go_on,
-    wanted,
-)
-from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.choice_moves import ChoiceMoves
 from dragoman.gateway.exchange.estimates import Passed
-from dragoman.gateway.exchange.failure_moves import FailureMoves
-from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
+from dragoman.gateway.exchange.provider_request import ProviderRequest, able
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, failure_of
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
-    Begin,
     Call,
     Done,
     Follow,
-    Hold,
     Leave,
-    Locate,
     ReadError,
     Recall,
     Reserve,
     Resume,
 )
-from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.explanation import considered
-from dragoman.routing.needs import Wants
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
-from dragoman.sessions.classes import class_of
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_READING, _RECALLING, _PREPARING = State.READING, State.RECALLING, State.PREPARING
-_RESERVING, _CALLING, _UNKNOWN = State.RESERVING, State.CALLING, Lane.UNKNOWN
+_RECALLING, _PREPARING, _RESERVING = State.RECALLING, State.PREPARING, State.RESERVING
+_CALLING, _UNKNOWN = State.CALLING, Lane.UNKNOWN
 
 
-class RequestMoves(FailureMoves):
+class RequestMoves(ChoiceMoves):
     """A request on its way to a target, until that answers."""
-
-    # Whether nothing may be lost, once somebody asked.
-    _strict: bool | None = None
 
     @abstractmethod
     def _hear(self, *, comes_whole: bool) -> None:
         """Hear an answer whose head is there; `comes_whole` by its content type."""
-
-    # What the client wants.
-
-    def _begin(self, event: Begin) -> None:
-        self._body = event.body
-        listen = self._service.listener.ear(self._account.record)
-        self._work(_READING, len(event.body), look, event.body, self._asked.api_path, listen)
-
-    def _read(self, event: Done) -> None:
-        assert isinstance(event.value, Look)
-        self._looked = looked = event.value
-        service, routing = self._service, self._service.settings.routing
-        if self._asked.target is not None:
-            self._set_out(Course((self._asked.target,), routing, traffic=service.traffic))
-            return
-        try:
-            route = service.routes.route(looked.model, self._asked.api_path.protocol)
-        except DragomanError:
-            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
-            raise
-        if route.only is not None:
-            # Where there is no choice, none is made; but of several keys a conversation keeps one.
-            if len(route.only.provider.keys) > 1 and route.sticky:
-                self._route = route
-                body, wants = self._body, Wants(opening=True)
-                self._work(State.CHOOSING, len(body), seen_in, body, self._asked, looked, route, wants)
-            else:
-                self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
-            return
-        self._route = route
-        if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
-            self._wait(State.LOCATING, Locate(looked.said))
-        else:
-            self._is_astray = service.state.store is None and bool(keepers_of(route, looked))
-            self._see()
-
-    def _located(self, event: Done) -> None:
-        """What a provider of the line keeps is its own to go on from; of all else the plan need not know."""
-        route, looked = self._route, self._looked
-        assert isinstance(event.value, str | None) and route is not None and looked is not None
-        self._is_astray = event.value is None
-        if event.value is not None and event.value in keepers_of(route, looked):
-            self._keeper = event.value
-        self._see()
-
-    def _see(self) -> None:
-        """See as much of the request as the line asks for."""
-        service, route, looked = self._service, self._route, self._looked
-        assert route is not None and looked is not None
-        wants = wanted(self._body, self._asked, route, pinned=len(service.traffic.pins) > 0)
-        if not self._keeper and not self._is_astray and says_too_little(looked, wants):
-            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
-            self._wait(State.WEIGHING, Recall(self._body, looked, route.targets[0]))
-        else:
-            self._look_for(wants, None)
-
-    def _weighed(self, event: Done) -> None:
-        """What a request goes on from is said to whoever is chosen, and weighs as much as what it says itself."""
-        route = self._route
-        assert (event.value is None or isinstance(event.value, Found)) and route is not None
-        self._look_for(wanted(self._body, self._asked, route, pinned=True), event.value)
-
-    def _look_for(self, wants: Wants, found: Found | None) -> None:
-        route, looked, body = self._route, self._looked, self._body
-        assert route is not None and looked is not None
-        size = len(body) if found is None else len(body) + found.size
-        if not (wants.opening or wants.signs or wants.losses or wants.issuer):
-            self._choose(NOTHING_SEEN)
-        elif not wants.losses and size <= INLINE:
-            self._choose(seen_in(body, self._asked, looked, route, wants, found))
-        else:
-            times = len(route.targets) if wants.losses else 1
-            self._work(State.CHOOSING, times * size, seen_in, body, self._asked, looked, route, wants, found)
-
-    def _chosen(self, event: Done) -> None:
-        route, looked, service = self._route, self._looked, self._service
-        assert isinstance(event.value, Seen) and route is not None and looked is not None
-        if route.only is None:
-            self._choose(event.value)
-            return
-        course = Course((route.only,), service.settings.routing, route, traffic=service.traffic)
-        conversation = conversation_of(self._asked, looked, event.value.opening, looked.model)
-        course.conversation = conversation
-        course.pin = self._service.traffic.pins.pin(conversation, self._service.clock()) if conversation else None
-        course.stays = bool(conversation)
-        self._set_out(course)
-
-    def _choose(self, seen: Seen) -> None:
-        """Put the targets of a line in the order in which they are tried."""
-        service, route, record, looked = self._service, self._route, self._account.record, self._looked
-        assert route is not None and looked is not None
-        asked, facts, routing, traffic = self._asked, looked.facts, service.settings.routing, service.traffic
-        conversation = ""
-        if (seen.opening is not None or looked.said is not None) and route.outline.sticky:
-            thread = thread_of(route, facts) if route.threaded else ""
-            conversation = conversation_of(asked, looked, seen.opening, route.name, thread, facts.session != "")
-        if self._is_astray:
-            # Only whoever keeps it can go on from what was said, and nobody knows who that is.
-            seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
-        needs = needs_of(asked, len(self._body), seen, record.program, record.key, self._is_strict)
-        if route.ruled:
-            needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
-        if self._keeper:
-            needs = replace(needs, keeper=self._keeper)
-        plan = traffic.plan(route, needs, service.knowledge, conversation, routing.explore)
-        order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
-        course = Course(order, routing, route, plan, traffic)
-        course.conversation = conversation
-        course.pin = plan.pin
-        # `value` of an enumeration is a slow way to `_value_`.
-        course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
-        if not course.is_calm:
-            found, more = considered(plan, route.missed)
-            course.noted |= {"considered": found, "considered_more": more}
-        if _waits_for_a_stream(looked):
-            self._is_held = True
-            self._do(Hold(routing.hold))
-        self._set_out(course)
-
-    def _set_out(self, course: Course) -> None:
-        course.guarded = bool(self._service.settings.keys)
-        self._course = self._replies.course = course
-        self._search()
 
     def _resume(self, event: Resume) -> None:
         self._body, self._looked, self._course = event.body, event.looked, event.course
@@ -286,15 +136,6 @@ class RequestMoves(FailureMoves):
             size += found.size
         strict = target.strict or self._is_strict
         self._work(_PREPARING, size, memory.prepare, self._asked, body, looked, found, target, strict)
-
-    @property
-    def _is_strict(self) -> bool:
-        """Whether nothing may be lost, whoever is asked."""
-        if self._strict is None:
-            key = self._asked.key
-            strict = self._service.settings.server.strict or (key is not None and key.strict)
-            self._strict = strict or asks_strictness(self._asked)
-        return self._strict
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
@@ -443,9 +284,3 @@ class RequestMoves(FailureMoves):
     def _resumed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)
         self._ask(event.value)
-
-
-def _waits_for_a_stream(looked: Look) -> bool:
-    """Whether a client waits for events; one whose response runs in the background follows it."""
-    in_background = looked.said is not None and looked.said.background
-    return bytes(looked.outline.stream) == b"true" and not in_background
