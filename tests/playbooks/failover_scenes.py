@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from dragoman.config.settings import Line, Routing, Timeouts
+from dragoman.config.settings import Line, LineRule, Routing, Timeouts
+from dragoman.routing.route import When
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES
 from tests.playbooks.bodies import brief, error, lossy, overloaded, parts, whole
@@ -39,6 +40,20 @@ KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(lines=LINES, own_keys=True, kept=True)
 KEPT_HERE = Setup(lines=LINES, own_keys=True, kept=True, stores=True)
 TWO = Setup(lines=LINES, own_keys=True)
+# Whoever says little goes to the first, and whoever says more in all to the second.
+RULED = Setup(
+    lines=tuple(
+        Line(
+            pattern=f"{NAMES[name]}-ruled",
+            targets=_TARGETS[name],
+            sticky=False,
+            rules=(LineRule(when=When(input_over=60), targets=_TARGETS[name][1:], weights=()),),
+        )
+        for name in PROTOCOLS
+    ),
+    own_keys=True,
+    kept=True,
+)
 PAIRS: tuple[Pair, ...] = (*SOME, (MESSAGES, MESSAGES), (RESPONSES, RESPONSES))
 LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_first"}
 
@@ -295,6 +310,17 @@ KINDS: dict[str, Kind] = {
         ],
         pairs=((RESPONSES, MESSAGES),),
         setup=KEPT,
+    ),
+    # So it is by rules, for which it is looked up once.
+    "failover_kept_and_ruled": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, line="ruled"),
+            *told(whole(p)),
+            _asked(c, p, line="ruled", previous_response_id="$resp"),
+            *told(whole(SECOND[p])),
+        ],
+        pairs=((RESPONSES, MESSAGES),),
+        setup=RULED,
     ),
     # What a provider keeps it alone can go on from, wherever it stands on the line.
     "failover_kept_elsewhere": Kind(

@@ -1,14 +1,17 @@
-"""Before a target of several is chosen, it is found out who keeps what a request refers to."""
+"""Before a target of several is chosen, it is found out who keeps what a request refers to, and what that is."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings, Storage
+from dragoman.config.settings import Line, LineRule, Settings, Storage
 from dragoman.errors import ClientError, Unreachable
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.exchange.steps import Begin, Done, Failed, Locate, Recall, Respond
+from dragoman.gateway.exchange.steps import Begin, Call, Done, Event, Failed, Locate, Recall, Reserve, Respond
+from dragoman.gateway.stored_responses.recall import Found
+from dragoman.routing.route import When
+from dragoman.store.responses import Item
 from tests.gateway.exchange.played import Played, played_by
 from tests.gateway.harness import RESPONSES, House, settings_for
 
@@ -94,3 +97,35 @@ def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
         assert play.machine.state is State.OVER
 
     played_by(story, _line)
+
+
+FOUND = Found(
+    before=[Item("msg_1", b'{"type":"message","role":"user","content":"Once upon a time."}')],
+    kept=(1, 66),
+    own=[b'{"type":"message","role":"user","content":"And?"}'],
+    cut=frozenset({"input", "previous_response_id", "conversation"}),
+    background=False,
+)
+
+
+@pytest.mark.parametrize("policy", ["fallback", "least-loss"])
+def test_what_was_looked_up_to_be_weighed_is_said_to_all_who_are_asked(policy: str) -> None:
+    rule = LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=())
+    line = Line(pattern="line", targets=("chat/served", "messages/served"), policy=policy, rules=(rule,))
+
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        weighing = play.say(Begin(b'{"model":"line","input":"And?","previous_response_id":"resp_1"}'))
+        assert (type(weighing), play.machine.state) == (Recall, State.WEIGHING)
+        asked: list[str] = []
+        event: Event = Done(FOUND)
+        for _ in line.targets:
+            reserve = play.say(event)
+            assert isinstance(reserve, Reserve) and b"Once upon a time." in reserve.prepared.translated.body
+            asked.append(reserve.prepared.target.provider.name)
+            assert isinstance(play.say(Done(reserve.prepared)), Call)
+            event = Failed(Unreachable("nobody is there"))
+        play.say(event)
+        assert sorted(asked) == ["chat", "messages"] and play.machine.state is State.OVER
+
+    played_by(story, lambda port: replace(settings_for(port), routes=(line,)))

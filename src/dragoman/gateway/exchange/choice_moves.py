@@ -37,6 +37,8 @@ _READING = State.READING
 class ChoiceMoves(FailureMoves):
     """A request of which it is found out whom it may go to."""
 
+    # What it goes on from, where that was looked up to be weighed.
+    _found: Found | None = None
     # Whether nothing may be lost, once somebody asked.
     _strict: bool | None = None
 
@@ -91,16 +93,17 @@ class ChoiceMoves(FailureMoves):
             self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
             self._wait(State.WEIGHING, Recall(self._body, looked, route.targets[0]))
         else:
-            self._look_for(wants, None)
+            self._look_for(wants)
 
     def _weighed(self, event: Done) -> None:
         """What a request goes on from is said to whoever is chosen, and weighs as much as what it says itself."""
         route = self._route
         assert (event.value is None or isinstance(event.value, Found)) and route is not None
-        self._look_for(wanted(self._body, self._asked, route, pinned=True), event.value)
+        self._found = event.value
+        self._look_for(wanted(self._body, self._asked, route, pinned=True))
 
-    def _look_for(self, wants: Wants, found: Found | None) -> None:
-        route, looked, body = self._route, self._looked, self._body
+    def _look_for(self, wants: Wants) -> None:
+        route, looked, body, found = self._route, self._looked, self._body, self._found
         assert route is not None and looked is not None
         size = len(body) if found is None else len(body) + found.size
         if not (wants.opening or wants.signs or wants.losses or wants.issuer):

@@ -8,8 +8,8 @@
                                                         anything
     LOCATING      who keeps what it refers to           CHOOSING; WEIGHING; RECALLING; told ─▶ OVER if nobody can be
                                                         asked
-    WEIGHING      what it refers to, where its size,    CHOOSING
-                  what is in it or losses decide
+    WEIGHING      what it refers to, where its size,    CHOOSING; PREPARING, with what was found; RECALLING if nothing
+                  what is in it or losses decide        was; told ─▶ OVER if nobody can be asked
     CHOOSING      what the choice of a target rests on  RECALLING; PREPARING; told ─▶ OVER if nobody can be asked
     RECALLING     what the request refers to, or lacks  PREPARING
     PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept; RECALLING or

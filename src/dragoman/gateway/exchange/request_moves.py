@@ -109,7 +109,10 @@ class RequestMoves(ChoiceMoves):
             if course is not None and course.noted:
                 known |= course.noted
             self._account.note(**known)
-        if self._memory.recalls(self._asked.key, self._body, looked, target):
+        if self._found is not None and target.kept_here:
+            # It was looked up before the choice, and is the same whoever of the line is asked.
+            self._prepare(self._found)
+        elif self._memory.recalls(self._asked.key, self._body, looked, target):
             self._wait(_RECALLING, Recall(self._body, looked, target))
         else:
             self._prepare(None)

@@ -107,7 +107,6 @@ class Memory:
     async def recall(self, key: Key | None, body: bytes, looked: Look, target: Target) -> Found | None:
         """What a request refers to, as far as that is kept here."""
         state, settings = self._service.state, self._service.settings
-        self._said = looked.said
         if not may_recall(self._api_path):
             await check_references(state, settings, key, looked.said, body, target)
             if looked.said is None:
@@ -130,6 +129,7 @@ class Memory:
         strict: bool,
     ) -> ProviderRequest:
         """Write a request for the provider it leads to, with what it refers to in place of references."""
+        self._said = looked.said
         if found is not None and looked.said is not None:
             self._recalled = recalled_of(body, looked.said, found)
             body = self._recalled.body
