@@ -7,8 +7,10 @@ Otherwise "dev" draws new examples each time, and finds what nobody thought of.
 import atexit
 import os
 import signal
+from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Here, because the process that distributes the tests among others knows the conftest files of no single room.
@@ -26,6 +28,23 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # The same is true of a shell that runs them in the background, and of interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Have hang-ups heard as before when a gateway was started in this process."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Find who leaves hang-ups ignored: every gateway that is started after it would ignore them, too."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        pytest.fail(f"{item.nodeid} left hang-ups ignored", pytrace=False)
+
 
 # No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
 settings.register_profile(

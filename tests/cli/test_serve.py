@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,13 +22,12 @@ from tests.cli.machine import clean, put_trusted
 from tests.gateway.harness import PROVIDER_KEY, whole
 from tests.server.process import serving
 
+pytestmark = pytest.mark.usefixtures("hangups")
+
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
-    before = signal.getsignal(signal.SIGHUP)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
