@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.arguments import Completeness, Wrapping, is_complete, or_empty, to_object, unwrapped
+from dragoman.rules.arguments import Completeness, ValueScan, Wrapping, is_complete, or_empty, to_object, unwrapped
 from dragoman.wire.json import decode, encode_text
 from tests.rules.vectors import objects, text
 
@@ -124,3 +125,54 @@ def test_completeness_of_pieces_is_that_of_their_text(pieces: list[str]) -> None
     completeness = Completeness()
     for count in range(1, len(pieces) + 1):
         assert completeness.of(pieces[:count]) == is_complete("".join(pieces[:count]))
+
+
+def end_of_value(text: str) -> int:
+    """Where the value ends that a text begins with, character by character; -1 if it goes on."""
+    depth, begun, quoted, escaped, plain = 0, False, False, False, False
+    for place, letter in enumerate(text):
+        if escaped:
+            escaped = False
+        elif quoted:
+            escaped, quoted = letter == "\\", letter != '"'
+            if not quoted and not depth:
+                return place + 1
+        elif plain:
+            if letter in " \t\r\n,}]":
+                return place
+        elif begun or letter not in " \t\r\n":
+            quoted, plain = letter == '"', not begun and letter not in '"{['
+            begun = True
+            if not plain and letter in "{[}]":
+                depth += 1 if letter in "{[" else -1
+                if not depth:
+                    return place + 1
+    return -1
+
+
+PIECE = st.text(alphabet='{}[]"\\ ,:1\né😀', max_size=6)
+
+
+@given(st.sampled_from(["", "{", '["', ' {"a":"\\']), st.lists(PIECE, max_size=8))
+def test_the_end_of_a_value_is_found_in_whatever_pieces_it_comes(first: str, rest: list[str]) -> None:
+    scan, before = ValueScan(), ""
+    for piece in (first, *rest):
+        end = end_of_value(before + piece)
+        assert scan.end_in(piece) == (end if end < 0 else end - len(before))
+        if end >= 0:
+            break
+        before += piece
+
+
+@pytest.mark.parametrize("inner", ["[]", "[[],{}],", "[" * 50 + "]" * 50, '"[",', '["\\"]"],'])
+def test_no_step_is_taken_for_each_bracket(inner: str) -> None:
+    steps: list[str] = []
+    text = "[" + inner * 1000 + "]"
+    scan = ValueScan()
+    sys.setprofile(lambda _frame, event, _value: steps.append(event))
+    try:
+        found = scan.end_in(text)
+    finally:
+        sys.setprofile(None)
+    assert found == len(text)
+    assert len(steps) < 100

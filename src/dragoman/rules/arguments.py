@@ -8,7 +8,10 @@ because one half of a call and its result is never dropped for its arguments.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from enum import Enum
+from itertools import accumulate
+from operator import indexOf
 
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
@@ -112,65 +115,76 @@ def is_complete(text: str) -> bool:
     return True
 
 
-class _Scan(Enum):
-    START = "at the first character"
-    SCALAR = "in a number, true, false or null"
-    NESTED = "in an array or object"
-    QUOTED = "in a string"
-    ESCAPED = "in a string, after a backslash"
-
-
-# Where the scanner has to look up next, by what it is in.
-_NEXT = {
-    _Scan.START: re.compile(r"[^ \t\r\n]"),
-    _Scan.SCALAR: re.compile(r"[ \t\r\n,}\]]"),
-    _Scan.NESTED: re.compile(r'["{}\[\]]'),
-    _Scan.QUOTED: re.compile(r'["\\]'),
-    _Scan.ESCAPED: re.compile(r".", re.DOTALL),
-}
-# What follows from the character found there: the next scan and the change of depth. Others stay as they are.
-_MOVES = {
-    (_Scan.START, '"'): (_Scan.QUOTED, 0),
-    (_Scan.START, "{"): (_Scan.NESTED, 1),
-    (_Scan.START, "["): (_Scan.NESTED, 1),
-    (_Scan.NESTED, '"'): (_Scan.QUOTED, 0),
-    (_Scan.NESTED, "{"): (_Scan.NESTED, 1),
-    (_Scan.NESTED, "["): (_Scan.NESTED, 1),
-    (_Scan.NESTED, "}"): (_Scan.NESTED, -1),
-    (_Scan.NESTED, "]"): (_Scan.NESTED, -1),
-    (_Scan.QUOTED, '"'): (_Scan.NESTED, 0),
-    (_Scan.QUOTED, "\\"): (_Scan.ESCAPED, 0),
-}
-_DEFAULT_MOVES = {_Scan.START: (_Scan.SCALAR, 0), _Scan.ESCAPED: (_Scan.QUOTED, 0)}
+# How values begin that say themselves where they end.
+_CLOSED = '"{['
+_find_scalar_end = re.compile(r"[ \t\r\n,}\]]").search
+# Strings; the last may end with the text, in the middle of an escape perhaps, whose beginning is then told.
+_split_strings = re.compile(r'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))', re.DOTALL).split
+_is_unfinished = re.compile(r'"(?:[^"\\]++|\\.)*+(\\?)', re.DOTALL).fullmatch
+# What each character does to the depth, as a byte with a sign.
+_STEPS = bytes([1 if octet in b"{[" else 255 if octet in b"}]" else 0 for octet in range(256)])
 
 
 class ValueScan:
     """Finds the end of a JSON value that comes in pieces, by its brackets and quotes alone."""
 
-    __slots__ = ("_depth", "_scan")
+    __slots__ = ("_depth", "_first", "_open")
 
     def __init__(self) -> None:
-        self._scan = _Scan.START
+        # The first character, and of a string that is open the quote, and the backslash that the last piece ended with.
+        self._first = ""
+        self._open = ""
         self._depth = 0
 
     @property
     def endless(self) -> bool:
         """Whether it is in a number or a word, which only what follows can end."""
-        return self._scan is _Scan.SCALAR
+        return self._first not in _CLOSED
 
     def end_in(self, piece: str) -> int:
         """Where in the next piece the value ends; -1 if it goes on. Not to be asked again after its end."""
-        at = 0
-        while found := _NEXT[self._scan].search(piece, at):
-            if self._scan is _Scan.SCALAR:
-                return found.start()
-            at = found.end()
-            move = _MOVES.get((self._scan, found[0])) or _DEFAULT_MOVES[self._scan]
-            self._scan = move[0]
-            self._depth += move[1]
-            if self._scan is _Scan.NESTED and self._depth == 0:
-                return at
-        return -1
+        start = 0
+        if not self._first:
+            start = len(piece) - len(piece.lstrip(_BLANKS))
+            self._first = piece[start : start + 1]
+            if not self._first:
+                return -1
+            if self.endless:
+                start += 1
+        if self.endless:
+            found = _find_scalar_end(piece, start)
+            return -1 if found is None else found.start()
+        if not self._open and '"' not in piece:
+            end = self._closed_in(piece[start:])
+            return -1 if end < 0 else start + end
+        start -= len(self._open)
+        parts = _split_strings(self._open + piece[max(start, 0) :])
+        unfinished = _is_unfinished(parts[-2]) if not parts[-1] else None
+        self._open = "" if unfinished is None else '"' + unfinished[1]
+        if self._first == '"':
+            return -1 if self._open and len(parts) == 3 else start + len(parts[1])
+        bare = parts[::2]
+        end = self._closed_in("".join(bare))
+        if end < 0:
+            return -1
+        before = bisect_left(list(accumulate(map(len, bare))), end)
+        return start + end + sum(map(len, parts[1 : 2 * before : 2]))
+
+    def _closed_in(self, bare: str) -> int:
+        """Where in a text without strings the last bracket closes; -1 if it does not."""
+        # Nothing is done for each character here: some arguments are nothing but brackets.
+        depth, closed = self._depth, bare.count("}") + bare.count("]")
+        self._depth += bare.count("{") + bare.count("[") - closed
+        if closed < max(depth, 1):
+            return -1
+        steps = bare.encode("latin-1", "replace").translate(_STEPS)
+        depths = accumulate(memoryview(steps).cast("b"), initial=depth)
+        # Before its first bracket nothing is closed.
+        next(depths)
+        try:
+            return indexOf(depths, 0) + 1
+        except ValueError:
+            return -1
 
 
 # A number in more pieces is not asked about again and again.
