@@ -213,19 +213,35 @@ def test_a_broken_stream_that_began_with_what_was_asked_is_counted_by_what_it_sa
     assert 1 < record.tokens.output <= counted(SAID)
 
 
-def test_a_broken_stream_that_began_with_too_much_to_be_counted_is_not_free() -> None:
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_broken_stream_that_began_with_more_than_is_kept_is_counted_by_what_it_said(client: str) -> None:
     opening, *others = speaking(RESPONSES).split(b"\n\n")
     name, _, data = opening.partition(b"data: ")
     begun = json.loads(data)
-    begun["response"]["instructions"] = "x" * 700_000
+    begun["response"]["instructions"] = "x" * 1_400_000
     echo = name + b"data: " + json.dumps(begun).encode()
     said = b"\n\n".join([echo, echo.replace(b"response.created", b"response.in_progress"), *others])
     pieces = [said[at : at + 16_384] for at in range(0, len(said), 16_384)]
     with recorded([streamed(*pieces, None)], PRICED) as (house, records):
-        house.post(PATH[RESPONSES], question(RESPONSES, RESPONSES, stream=True))
+        house.post(PATH[client], question(client, RESPONSES, stream=True))
     (record,) = records
-    assert record.failure and record.tokens is not None and record.money is not None
-    assert record.tokens.output > 1 or record.money.unpriced == ("output",)
+    assert record.failure and record.estimated
+    assert record.tokens is not None and 1 < record.tokens.output <= counted(SAID)
+    assert record.money is not None and record.money.unpriced == ()
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+def test_a_stream_with_one_word_too_long_to_be_counted_is_not_free(cut: bool) -> None:
+    word = {"id": "chatcmpl-1", "model": "served", "choices": [{"index": 0, "delta": {"content": "word " * 400_000}}]}
+    last: Object = {**word, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = [json.dumps(word)] + ([] if cut else [json.dumps(last), "[DONE]"])
+    said = "".join(f"data: {event}\n\n" for event in events).encode()
+    pieces = [said[at : at + 16_384] for at in range(0, len(said), 16_384)]
+    with recorded([streamed(*pieces, *[None] * cut)], PRICED) as (house, records):
+        house.post(PATH[CHAT], question(CHAT, CHAT, stream=True))
+    (record,) = records
+    assert bool(record.failure) is cut
+    assert (record.tokens, record.money) == (None, UNREPORTED)
 
 
 BROKEN = {

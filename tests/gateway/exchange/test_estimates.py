@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import pytest
 
-from dragoman.gateway.exchange.estimates import KEPT, LONGEST_OPENING, Counting, Passed
+from dragoman.gateway.exchange.estimates import KEPT, KEPT_BEFORE, Counting, Passed
 from dragoman.gateway.large_work import INLINE
 from dragoman.model.response import Usage
 from dragoman.tokens.families import family_of
@@ -51,10 +52,10 @@ def test_a_whole_answer_is_counted_by_its_body(protocol: str) -> None:
 def test_a_stream_is_counted_by_what_came_of_it(protocol: str) -> None:
     every = counting(protocol, passed(*frames(protocol))).count()
     assert every is not None and every.output == tokens_of(SAID)
-    cut = b"".join(frames(protocol))
+    told = b"".join(frames(protocol))
     # In the middle of a word, or of a frame.
-    for end in (len(cut) // 2, len(cut) // 3):
-        part = counting(protocol, passed(cut[:end])).count()
+    for end in (len(told) // 2, len(told) // 3):
+        part = counting(protocol, passed(told[:end])).count()
         assert part is not None and part.output <= every.output
 
 
@@ -77,7 +78,7 @@ def test_the_beginning_of_a_long_stream_stands_for_the_rest() -> None:
     count = 10 * KEPT // len(WORD)
     long = passed(*[WORD] * count)
     assert long.size == count * len(WORD)
-    assert len(long.beginning) == len(WORD) + KEPT
+    assert len(long.kept) == len(WORD) + KEPT
     found = counting(CHAT, long).count()
     assert found is not None
     assert abs(found.output - count) <= count // 8
@@ -88,26 +89,73 @@ def test_a_piece_that_is_longer_than_what_is_kept_is_no_less_counted() -> None:
     # All at once, or behind an opening; and one that is beyond what is kept of any.
     for pieces, opening in (([WORD * count], 0), ([ROLE, WORD * count], 1), ([ROLE * 20, WORD * count, WORD], 1)):
         fast = passed(*pieces, opening=opening)
-        assert len(fast.beginning) <= LONGEST_OPENING + KEPT < fast.size
+        assert len(fast.kept) <= KEPT_BEFORE + KEPT < fast.size
         found = counting(CHAT, fast).count()
         assert found is not None
         assert abs(found.output - count) <= count // 8
 
 
-@pytest.mark.parametrize("echo", [0, KEPT // 2, 2 * KEPT])
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def echoed(size: int) -> bytes:
+    """The first event of a stream that repeats so much of what was asked."""
+    begun = json.loads(frames(RESPONSES)[0].partition(b"data: ")[2])
+    begun["response"]["instructions"] = "x" * size
+    return b"event: response.created\ndata: " + json.dumps(begun).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize("echo", [0, KEPT // 2, 2 * KEPT, 2 * KEPT_BEFORE])
 def test_a_stream_that_begins_with_what_was_asked_is_counted_by_what_it_says(echo: int) -> None:
-    said = frames(RESPONSES)
-    begun = json.loads(said[0].partition(b"data: ")[2])
-    begun["response"]["instructions"] = "x" * echo
-    opening = b"event: response.created\ndata: " + json.dumps(begun).encode() + b"\n\n"
-    found = counting(RESPONSES, passed(opening, opening, *said[1:], opening=2)).count()
+    opening, said = echoed(echo), frames(RESPONSES)[1:]
+    found = counting(RESPONSES, passed(opening, opening, *said, opening=2)).count()
     assert found is not None and found.output == tokens_of(SAID)
+
+
+@pytest.mark.parametrize("piece", [1000, 16_384, 4 * KEPT])
+@pytest.mark.parametrize("echo", [KEPT_BEFORE, 5 * KEPT_BEFORE + 77])
+def test_a_gap_before_what_is_said_does_no_harm_however_it_is_cut(echo: int, piece: int) -> None:
+    """The last piece of what was echoed has the first words in it, and what follows is more than is kept."""
+    opening = cut(echoed(echo), piece)
+    count = 4 * KEPT // len(WORD)
+    words = [b"".join([opening.pop(), WORD]), *[WORD] * (count - 1)]
+    long = passed(*opening, *words, opening=len(opening))
+    assert len(long.kept) <= KEPT_BEFORE + KEPT < long.size
+    found = counting(CHAT, long).count()
+    assert found is not None and abs(found.output - count) <= count // 8
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_said_behind_any_gap_is_counted_in_every_protocol(protocol: str) -> None:
+    signs = b": a sign of life\n\n" * 1000
+    said = frames(protocol)
+    silent = [said[0], *[signs] * (KEPT_BEFORE // len(signs) + 2)]
+    found = counting(protocol, passed(*silent, *said[1:], opening=len(silent))).count()
+    assert found is not None and found.output == tokens_of(SAID)
+
+
+def test_one_event_that_is_too_long_to_be_kept_is_not_counted_as_nothing() -> None:
+    pieces = cut(WORD.replace(b" hello", b"word " * KEPT_BEFORE), KEPT)
+    came = passed(*pieces, opening=len(pieces) - 1)
+    assert counting(CHAT, came).count() is None
+    # The same if something follows it that says no more.
+    came.take(WORD.replace(b" hello", b""))
+    assert counting(CHAT, came).count() is None
+
+
+def test_little_is_kept_of_a_stream_that_comes_byte_by_byte() -> None:
+    came = Passed()
+    for _ in range(3 * KEPT_BEFORE):
+        came.take(b"x")
+    assert len(came.kept) == KEPT_BEFORE
+    assert sys.getsizeof(came.before) < 3 * KEPT_BEFORE
 
 
 def test_one_event_that_is_longer_than_what_is_kept_is_counted() -> None:
     text = "word " * KEPT
     event = WORD.replace(b" hello", text.encode())
-    pieces = [event[at : at + KEPT] for at in range(0, len(event), KEPT)]
+    pieces = cut(event, KEPT)
     found = counting(CHAT, passed(*pieces, opening=len(pieces) - 1)).count()
     assert found is not None and found.output == tokens_of(text)
     # A whole answer that became a stream has such events.
@@ -138,7 +186,7 @@ def test_all_choices_are_counted(first: int) -> None:
 
 def test_of_a_stream_that_says_nothing_not_all_is_kept() -> None:
     silent = passed(*[b": a sign of life\n\n" * 1000] * 100, opening=100)
-    assert len(silent.beginning) == LONGEST_OPENING < silent.size
+    assert len(silent.kept) == KEPT_BEFORE < silent.size
     found = counting(CHAT, silent).count()
     assert found is not None and found.output == 0
 

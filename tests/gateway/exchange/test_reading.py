@@ -71,7 +71,7 @@ def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(s
         flight = Sent(said, error=Truncated("it broke off"))
         passed = Passed()
         assert await collect(Collect(translator, None, told, 5, passed), flight, watch, clock, 10_000) == 5 + len(said)
-        assert (passed.beginning, passed.size) == (said, len(said))
+        assert (passed.kept, passed.size) == (said, len(said))
         assert watch.phase is (LimitPhase.HEARING if spoken else LimitPhase.OPENING)
         watch.stop()
 
@@ -95,7 +95,7 @@ def test_of_a_stream_in_frames_it_is_known_what_was_in_them() -> None:
         flight = Sent(b"<" + OPENING + b">", b"<" + CONTENT + b">", error=Truncated("it broke off"))
         await collect(Collect(translator, Framed(), [], 0, passed), flight, watch, clock, 10_000)
         # By this what it took is counted.
-        assert passed.beginning == OPENING + CONTENT
+        assert passed.kept == OPENING + CONTENT
         watch.stop()
 
     run(story())

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.exchange.estimates import LONGEST_OPENING
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
@@ -138,10 +137,8 @@ class Calls(Struct, eq=False):
                 and not attempt.is_heard
                 and (kind is not Kind.ANSWERED or attempt.seen.stop in _GOES_ON)
             )
-            if attempt.estimate is not None and not attempt.estimate.output and attempt.passed.size > LONGEST_OPENING:
-                # What it began with was too much for what it said to be counted.
-                is_cut = attempt.translator.answered
-            if kind is not Kind.ANSWERED and attempt.estimate is None and not attempt.is_final:
+            is_uncounted = attempt.is_uncountable or kind is not Kind.ANSWERED
+            if is_uncounted and attempt.estimate is None and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._service.costs
             tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""

@@ -369,6 +369,7 @@ class Driver(StoreActs):
                 self._limits.told = now
                 self._client.write(out)
         else:
+            passed.hold(chunk)
             self._took(out, now)
 
     def _took(self, out: bytes, now: float) -> None:

@@ -1,8 +1,8 @@
 """Estimates: what a call took that told nothing of it, or was broken off before it could (decision 34).
 
-The request is counted as the provider got it, an answer as far as it came: a whole one by its body, a stream by its
-beginning, which stands for the rest. What was told of the input counts; what a stream tells of its output before its
-end does not.
+The request is counted as the provider got it, an answer as far as it came: a whole one by its body, a stream by the
+beginning of what it says, which stands for the rest. What was told of the input counts; what a stream tells of its
+output before its end does not.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dragoman.translate import asked_by, derived_mint
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
 
-# Bytes of a stream that are kept to count by, once it says something, and how long it may take to do so: some begin
-# with instructions and tools as they were asked.
+# Bytes of a stream that are kept to count by: of what it says, and of what came before, in which the first words of
+# that may have begun.
 KEPT = 64 * 1024
-LONGEST_OPENING = 1024 * 1024
+KEPT_BEFORE = 1024 * 1024
 # Choices that are counted, of one answer.
 _MOST_CHOICES = 1024
 # What stands around the data of an event, about.
@@ -55,29 +55,47 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class Passed(Struct, eq=False):
-    """What came of a stream: how it began, of which `most` bytes are kept, and how much it was in all."""
+    """What came of a stream: how much, and what is kept of it to count by.
+
+    Some begin with megabytes that say nothing, with instructions and tools as they were asked: of those the last is
+    kept, and what is said behind them as if they were not there.
+    """
 
     size: int = 0
+    # The last before anything was said, what came then, and how much that may be with all before it; 0 is not yet.
+    before: bytearray = bytearray()
     chunks: list[bytes] = []
-    most: int = LONGEST_OPENING
-    is_spoken: bool = False
+    most: int = 0
 
     def take(self, chunk: bytes) -> None:
         """Know of a piece."""
+        self.hold(chunk)
         # One read of a fast provider may be more than all that is kept.
         if self.size < self.most:
             self.chunks.append(chunk[: self.most - self.size])
         self.size += len(chunk)
 
+    def hold(self, chunk: bytes) -> None:
+        """Keep a piece in which something may begin, as long as nothing was said."""
+        if not self.most:
+            # One buffer, because pieces of two bytes each would take thirty times their size.
+            self.before += chunk
+            del self.before[:-KEPT_BEFORE]
+
     def spoken(self) -> None:
         """Know that something was said in what came until now."""
-        if not self.is_spoken:
-            self.is_spoken, self.most = True, self.size + KEPT
+        if not self.most:
+            self.most = self.size + KEPT
 
     @property
-    def beginning(self) -> bytes:
-        """The first of it."""
-        return b"".join(self.chunks)
+    def kept(self) -> bytes:
+        """What is kept."""
+        return b"".join([self.before, *self.chunks])
+
+    @property
+    def rest(self) -> int:
+        """How much was said behind that."""
+        return max(self.size - self.most, 0) if self.most else 0
 
 
 class Counting(Struct, frozen=True, kw_only=True):
@@ -97,7 +115,7 @@ class Counting(Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """How much work it is, in bytes."""
-        return max(len(self.request) + len(self.whole) + min(self.passed.size, self.passed.most), LEAST)
+        return max(len(self.request) + len(self.whole) + min(self.passed.size, KEPT_BEFORE + KEPT), LEAST)
 
     def count(self) -> Usage | None:
         """What it took; None if that cannot be read."""
@@ -107,21 +125,25 @@ class Counting(Struct, frozen=True, kw_only=True):
         except (DragomanError, RecursionError, UnicodeError):
             return None
         output = told.output if self.final and told.output else self._said()
+        if output is None:
+            return None
         return replace(told, input=taken, output=output, thinking=_most(told.thinking, output))
 
-    def _said(self) -> int:
+    def _said(self) -> int | None:
         if self.whole.lstrip().startswith(b"{"):
             answers = _safely(lambda: _whole(codec_of(self.client), self.whole))
             return sum(count_answer(events, self.model).tokens for events in answers)
         if self.whole:
-            return self._streamed(self.client, self.whole, len(self.whole))
-        return self._streamed(self.protocol, self.passed.beginning, self.passed.size)
+            return self._streamed(self.client, self.whole)
+        return self._streamed(self.protocol, self.passed.kept)
 
-    def _streamed(self, protocol: str, beginning: bytes, size: int) -> int:
-        """What was said in a stream: what is kept of it stands for the rest, from where something was said."""
-        events, speech, shares = _streamed(codec_of(protocol), beginning)
+    def _streamed(self, protocol: str, kept: bytes) -> int | None:
+        """What was said in a stream: what is kept of that stands for the rest; None if it is in what is not kept."""
+        events, speech, shares = _streamed(codec_of(protocol), kept)
         counted = count_answer(events, self.model).tokens * shares
-        return round(counted * (1 + (size - len(beginning)) / speech)) if speech else round(counted)
+        if speech:
+            return round(counted * (1 + self.passed.rest / speech))
+        return None if self.passed.most and self.passed.size > len(kept) else round(counted)
 
 
 def _most(count: int | None, most: int) -> int | None:
