@@ -148,14 +148,43 @@ def test_the_record_of_another_path_says_what_is_known() -> None:
     assert (refused.money, refused.maybe_billed, records[1].money) == (None, False, None)
 
 
+def lines(port: int) -> Settings:
+    """The same model at one provider, and at either of two."""
+    made = settings(port)
+    line = Line(pattern="embed", targets=("chat/served", "responses/served"))
+    return replace(made, routes=(*made.routes, line))
+
+
+CUT = Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", None))
+REFUSALS = {status: whole({"error": {"message": "no", "type": "x"}}, status) for status in (400, 401, 429, 500, 504)}
+
+
+@pytest.mark.parametrize("told", [whole(EMBEDDED), whole(b"{}"), CUT, *REFUSALS.values()])
+def test_a_call_reads_the_same_whether_there_was_another_target_or_not(told: Reply) -> None:
+    body = {"input": "Hello."}
+    with recorded([told] * 3, lines) as (house, records):
+        house.post("/v1/embeddings", {**body, "model": "chat/served"}, content_type="application/json")
+        house.post("/v1/embeddings", {**body, "model": "embed"}, content_type="application/json")
+        assert comes_true(lambda: len(records) == 2, PATIENCE)
+    alone, first = (replace(record.attempts[0], started=0.0, ended=0.0) for record in records)
+    assert alone == first
+    assert alone.key == 0 and alone.kind
+
+
+def test_what_no_model_does_and_waits_for_no_place_costs_nothing_however_it_ends() -> None:
+    with recorded([CUT, REFUSALS[504]], settings) as (house, records):
+        for _ in range(2):
+            house.get("/v1/files/file-1/content", x_dragoman_provider="chat")
+        assert comes_true(lambda: len(records) == 2, PATIENCE)
+    for record in records:
+        (attempt,) = record.attempts
+        assert attempt.kind in ("broken", "silent")
+        assert (attempt.maybe_billed, attempt.money, record.money) == (False, None, None)
+
+
 @pytest.mark.parametrize("several", [False, True], ids=["one target", "several"])
 @pytest.mark.parametrize("begun", [False, True], ids=["before its answer", "in its answer"])
 def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool) -> None:
-    def lines(port: int) -> Settings:
-        made = settings(port)
-        line = Line(pattern="embed", targets=("chat/served", "responses/served"))
-        return replace(made, routes=(*made.routes, line))
-
     body = json.dumps({"model": "embed" if several else "chat/served", "input": "Hello."}).encode()
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"
     with recorded([Reply(raw=True, steps=(head, PATIENCE) if begun else (PATIENCE,))], lines) as (house, records):
@@ -173,8 +202,7 @@ def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool
 
 
 def test_a_call_that_broke_may_have_cost_something() -> None:
-    cut = Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", None))
-    with recorded([cut], settings) as (house, records):
+    with recorded([CUT], settings) as (house, records):
         house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, content_type="application/json")
         assert comes_true(lambda: bool(records), PATIENCE)
     (record,) = records

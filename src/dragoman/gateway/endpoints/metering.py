@@ -15,7 +15,6 @@ from dragoman.gateway.service import Service
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.routing.outcomes import Kind, maybe_billed
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
@@ -90,27 +89,6 @@ def meter(service: Service, account: Account, target: Target, tail: Tail) -> Non
         return
     attempts = (*attempts[:-1], closed)
     account.note(attempts=attempts, usage=usage, **together(attempts))
-
-
-def end_call(service: Service, account: Account, target: Target, kind: Kind, *, works: bool) -> None:
-    """Have it in the record what became of the only call; it is said once. `works` if a model was asked to."""
-    attempts = account.record.attempts
-    if not attempts or attempts[-1].kind:
-        return
-    last = attempts[-1]
-    billed = works and maybe_billed(kind)
-    unheard = billed or (works and kind is Kind.LEFT and last.status < 300)
-    attempts = (
-        *attempts[:-1],
-        replace(
-            last,
-            kind=kind.value,
-            ended=service.clock(),
-            maybe_billed=billed,
-            money=service.costs.unreported(target) if unheard else None,
-        ),
-    )
-    account.note(attempts=attempts, **together(attempts))
 
 
 def _read(told: JsonObject, protocol: str) -> Usage | None:

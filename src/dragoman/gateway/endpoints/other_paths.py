@@ -20,9 +20,11 @@ from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import redirected, shown
-from dragoman.gateway.endpoints.metering import Tail, end_call, meter
+from dragoman.gateway.endpoints.metering import Tail, meter
 from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
+from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
@@ -101,10 +103,18 @@ async def pass_on(
         return
     target = targets[0]
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
-    order = ordered(target, service.rotation(target.provider).next())
-    ended = partial(end_call, service, account, target, works=bool(name) and request.method == "POST")
+    attempt = Attempt(target, service.rotation(target.provider))
+    attempt.ask(b"")
+    order = ordered(target, attempt.key)
+    # There is nobody else to ask, however this one fares.
+    works = bool(name) and request.method == "POST"
+    calls = Calls(service, account, conversation=False, works=works, learns=False)
+    calls.begin()
+    calls.queued()
+    ended = partial(calls.close, attempt)
     try:
-        async with one_call(service, account, target, order) as (flight, time_limits):
+        async with one_call(service, account, target, order, placed=calls.admitted) as (flight, time_limits):
+            attempt.status, attempt.headers = flight.status, flight.headers
             await _hand_over(service, request, account, target, flight, time_limits, ended=ended)
     except DragomanError as error:
         ended(kind_of(error))

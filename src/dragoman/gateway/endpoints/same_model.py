@@ -7,6 +7,7 @@ changes, since what two models compute cannot be compared. A target is asked onc
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import redirected
@@ -18,7 +19,6 @@ from dragoman.gateway.exchange.reading import read_error
 from dragoman.gateway.exchange.reply_parts import failure_of
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.costs import together
 from dragoman.gateway.service import Service
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure, FailureKind
@@ -61,7 +61,7 @@ class SameModel:
                 missed = await self._try(attempt, order_of, answered)
             finally:
                 # Whatever ended it; what was said before stays.
-                self._ended(attempt, Kind.LEFT)
+                self._calls.close(attempt, Kind.LEFT)
                 course.give_back()
             if missed is None:
                 return None
@@ -91,12 +91,13 @@ class SameModel:
             attempt.permit = attempt.permit or self.course.use_permit()
             try:
                 order = order_of(target, attempt.key)
-                async with one_call(self._service, self._account, target, order, noted=False) as (flight, limits):
+                called = one_call(self._service, self._account, target, order, placed=self._calls.admitted)
+                async with called as (flight, limits):
                     attempt.status, attempt.headers = flight.status, flight.headers
                     if 300 <= flight.status < 400:
                         raise redirected(flight.headers)
                     if flight.status < 400:
-                        await answered(target, flight, limits, lambda kind: self._ended(attempt, kind))
+                        await answered(target, flight, limits, partial(self._calls.close, attempt))
                         return None
                     body = await read_error(flight, limits, self._service.clock)
             except DragomanError as error:
@@ -108,15 +109,11 @@ class SameModel:
                 answer = ErrorAnswer(attempt.status, attempt.headers, body)
                 missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
                 self._rest_key(missed)
-            self._ended(attempt, missed.kind)
+            self._calls.close(attempt, missed.kind)
             may_call = self._calls.count < MOST_CALLS - self.course.others
             if not (may_call and TABLE[missed.kind].keys and attempt.has_another_key):
                 return missed
             attempt.change_key()
-
-    def _ended(self, attempt: Attempt, kind: Kind) -> None:
-        attempts = self._calls.ended(attempt, kind)
-        self._account.note(attempts=attempts, **together(attempts))
 
     def _rest_key(self, missed: Missed) -> None:
         """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""

@@ -11,6 +11,7 @@ from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import together
 from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
@@ -43,6 +44,9 @@ class Calls(Struct, eq=False):
     _account: Account
     # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
     conversation: bool = True
+    # Whether a model is asked to work, since nothing else costs anything; and whether it is learnt how targets fare.
+    works: bool = True
+    learns: bool = True
     _runs: bool = False
     _is_queued: bool = False
     # Targets that this exchange was a failure for.
@@ -84,17 +88,18 @@ class Calls(Struct, eq=False):
         if attempt.estimate is not None and usage is not None and usage.input and attempt.is_final:
             # It broke off behind the end of its story, and was counted before that was known.
             attempt.estimate = None
-        self._service.traffic.ended(
-            target,
-            kind,
-            began=self.started,
-            first=attempt.first,
-            usage=usage,
-            size=len(attempt.body),
-            charged=self._charged,
-            slowed=attempt.is_slowed,
-            permit=attempt.permit,
-        )
+        if self.learns:
+            self._service.traffic.ended(
+                target,
+                kind,
+                began=self.started,
+                first=attempt.first,
+                usage=usage,
+                size=len(attempt.body),
+                charged=self._charged,
+                slowed=attempt.is_slowed,
+                permit=attempt.permit,
+            )
         tokens, money = self._spent(attempt, kind, usage)
         provider = target.provider
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
@@ -112,12 +117,17 @@ class Calls(Struct, eq=False):
             attempt.first,
             usage,
             provider.keys.index(key) if key in provider.keys else -1,
-            kind is not _ANSWERED and maybe_billed(kind),
+            kind is not _ANSWERED and self.works and maybe_billed(kind),
             tokens,
             attempt.estimate is not None,
             money,
         )
         return (*attempts, closed)
+
+    def close(self, attempt: Attempt, kind: Kind) -> None:
+        """Have it in the record what became of the last call, and what all came to; it is said once of each."""
+        attempts = self.ended(attempt, kind)
+        self._account.note(attempts=attempts, **together(attempts))
 
     def abandoned(self, attempt: Attempt) -> tuple[record.Attempt, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
@@ -147,7 +157,7 @@ class Calls(Struct, eq=False):
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
         worked = kind in _WORKED if self.conversation else kind is Kind.LEFT
-        if maybe_billed(kind) or (worked and attempt.status < 300):
+        if self.works and (maybe_billed(kind) or (worked and attempt.status < 300)):
             return None, self._service.costs.unreported(attempt.target)
         return None, None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
@@ -20,15 +20,18 @@ from dragoman.routing.target import Target
 
 @asynccontextmanager
 async def one_call(
-    service: Service, account: Account, target: Target, order: Order, *, noted: bool = True
+    service: Service, account: Account, target: Target, order: Order, *, placed: Callable[[], None] | None = None
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
-    """Put an order on its way, and wait for the answer's head; not `noted` where somebody else counts the calls.
+    """Put an order on its way, and wait for the answer's head.
 
-    What is posted makes the provider work, and waits for a place among its calls; what is only read does not.
+    What is posted makes the provider work, and waits for a place among its calls; what is only read does not. `placed`
+    hears that it is made now, where somebody else counts the calls; else it is noted here.
     """
     slot = await service.admitted(target.provider.name, account.record) if order.method == "POST" else None
     try:
-        async with _called(service, account, target, order, noted) as called:
+        if placed is not None:
+            placed()
+        async with _called(service, account, target, order, noted=placed is None) as called:
             yield called
     finally:
         if slot is not None:
@@ -37,7 +40,7 @@ async def one_call(
 
 @asynccontextmanager
 async def _called(
-    service: Service, account: Account, target: Target, order: Order, noted: bool
+    service: Service, account: Account, target: Target, order: Order, *, noted: bool
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
     service.accounting.open(account.record, target, len(order.body))
