@@ -449,6 +449,44 @@ def test_what_a_failed_response_tells_of_its_counts_is_what_it_cost(client: str,
     assert (record.money.total, record.money.unpriced) == (3_000_000 + 3_000_000 + 600_000 + 1_875_000, ())
 
 
+BROKE: Object = {"code": "server_error", "message": "broke"}
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one target", "several"])
+@pytest.mark.parametrize("says", [False, True], ids=["says nothing", "says something"])
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_failed_response_without_counts_is_an_error_unless_it_says_something(
+    client: str, says: bool, several: bool
+) -> None:
+    def settings(port: int) -> Settings:
+        made = PRICED(port)
+        return replace(made, routes=(*made.routes, Line(pattern="both", targets=("responses/served",) * 2)))
+
+    made: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "status": "failed", "usage": None, "error": BROKE}
+    failed = made if says else {**made, "output": []}
+    with recorded([whole(failed)] * 9, settings) as (house, records):
+        name = "both" if several else "responses/served"
+        house.post(PATH[client], {**question(client, RESPONSES), "model": name})
+    (record,) = records
+    assert record.failure == "internal" and not record.estimated
+    assert (record.tokens, record.money) == (None, UNREPORTED if says else None)
+    assert {attempt.kind for attempt in record.attempts} == {"no_answer"}
+    assert [attempt.money for attempt in record.attempts] == [record.money] * len(record.attempts)
+
+
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES])
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_an_error_behind_a_good_status_costs_what_it_tells(client: str, provider: str) -> None:
+    told: Object = {"error": {**BROKE, "type": "server_error"}}
+    with recorded([whole(told), whole({**told, "usage": COUNTS[provider]})], PRICED) as (house, records):
+        for _ in range(2):
+            assert house.post(PATH[client], question(client, provider)).status == 500
+    silent, counted = records
+    assert (silent.tokens, silent.money) == (None, None)
+    assert counted.tokens is not None and (counted.tokens.input, counted.tokens.output) == (3500, 200)
+    assert counted.money is not None and not counted.estimated
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("provider", PROTOCOLS)
 def test_what_is_kept_is_counted_too(provider: str, stream: bool) -> None:

@@ -13,6 +13,7 @@ from dragoman.gateway.exchange.whole_answer import (
     own_failure,
     relayed_answer,
     report_comment,
+    says_something,
     with_report,
 )
 from dragoman.model.failure import FailureKind
@@ -55,6 +56,15 @@ def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: s
     raw = b'{"id":"x","%b":[],"usage":%b}' % (ANSWERS[protocol].encode(), ODD_USAGES[case])
     judged = relayed_answer(raw, codec_of(protocol))
     assert (judged.usage, judged.failure) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [(None, False), (b"null", False), (b"[]", False), (b'[{"type":"message"}]', True), (b"broken", False)],
+)
+def test_what_failed_may_say_something_all_the_same(output: bytes | None, says: bool) -> None:
+    raw = FAILED if output is None else FAILED[:-1] + b',"output":' + output + b"}"
+    assert says_something(raw) is says
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -140,6 +150,13 @@ def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol:
     assert failure is not None
     assert failure.status == status
     assert failure.message
+
+
+def test_an_error_in_spite_of_its_status_may_tell_its_counts() -> None:
+    told = b'{"error":{"message":"no"},"usage":{"prompt_tokens":4,"completion_tokens":2}}'
+    judged = relayed_answer(told, codec_of(CHAT))
+    assert judged.failure is not None
+    assert judged.usage is not None and (judged.usage.input, judged.usage.output) == (4, 2)
 
 
 @pytest.mark.parametrize("error", ["{}", '""', "false", "[]", "0"])

@@ -120,6 +120,8 @@ class _Answer(Struct, eq=False, kw_only=True):
     is_uncountable: bool = False
     # The failure that a whole answer tells, which is passed on as the answer that it is.
     own_failure: Failure | None = None
+    # Whether a whole answer that failed says something all the same.
+    has_worked: bool = False
     # Of a whole answer: what it calls itself, which model it names, and why it ended.
     seen: AnswerNames = UNNAMED
     # When the first content came.

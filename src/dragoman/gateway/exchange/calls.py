@@ -157,7 +157,7 @@ class Calls(Struct, eq=False):
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
         worked = kind in _WORKED if self.conversation else kind is Kind.LEFT
-        if self.works and (maybe_billed(kind) or (worked and attempt.status < 300)):
+        if self.works and (maybe_billed(kind) or attempt.has_worked or (worked and attempt.status < 300)):
             return None, self._service.costs.unreported(attempt.target)
         return None, None
 

@@ -118,7 +118,7 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
         if isinstance(told, Failure):
             if told.message and not told.message.strip(_NO_CHARACTER):
                 raise BadAnswer("the provider's answer could not be read")
-            return Relayed(failure=told)
+            return Relayed(failure=told, usage=_usage_in(outline, codec))
     if not failed and _answers_nothing(outline, codec.name, raw):
         raise BadAnswer("the provider's answer is none of its protocol")
     return Relayed(
@@ -174,6 +174,14 @@ def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return told if isinstance(told, Failure) else None
+
+
+def says_something(raw: bytes) -> bool:
+    """Whether an answer that failed has something of an answer in it all the same."""
+    try:
+        return bytes(_outline(raw).output) not in (b"null", b"[]")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
 
 
 def _told(raw: bytes, codec: Codec) -> Response | Failure:

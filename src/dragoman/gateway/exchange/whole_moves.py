@@ -20,7 +20,7 @@ from dragoman.gateway.exchange.steps import (
     Name,
     Work,
 )
-from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer
+from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer, says_something
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
@@ -67,6 +67,7 @@ class WholeMoves(RequestMoves):
         assert isinstance(judged, Relayed)
         attempt.usage, failure = judged.usage, judged.failure
         attempt.seen = AnswerNames(judged.id, judged.model, judged.stop)
+        attempt.has_worked = (judged.failed or failure is not None) and says_something(attempt.raw)
         several = self._course is not None and self._course.several
         if failure is None and (several or judged.failed):
             own = own_failure(attempt.raw, codec_of(attempt.target.endpoint.protocol))
@@ -103,6 +104,7 @@ class WholeMoves(RequestMoves):
             return
         if answer.failure is not None:
             self._account.note(usage=answer.usage)
+            attempt.has_worked = says_something(attempt.raw)
             self._unsaid(answer.failure)
             return
         attempt.losses = answer.losses
@@ -141,7 +143,7 @@ class WholeMoves(RequestMoves):
 
     def _send(self) -> None:
         attempt = self.attempt
-        if attempt.lacks_counts:
+        if attempt.lacks_counts and attempt.own_failure is None:
             counting = attempt.counting
             self._wait(State.COUNTING, Work(counting.count, counting.size, paid=True))
             return
