@@ -269,19 +269,43 @@ def test_pitfall_422_433_what_passed_of_a_broken_stream_is_counted(client: str, 
 ENDS = {MESSAGES: b"event: message_stop", CHAT: b"data: [DONE]"}
 
 
+def told_counts(provider: str) -> bytes:
+    """A stream without its end: its counts and why it ended are told."""
+    told = reply(provider, stream=True, usage=COUNTS[provider])
+    said, end, _ = b"".join(step for step in told.steps if isinstance(step, bytes)).partition(ENDS[provider])
+    assert end
+    return said
+
+
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("provider", [MESSAGES, CHAT])
 def test_what_was_told_of_a_stream_that_broke_off_behind_its_end_counts(client: str, provider: str) -> None:
-    whole_stream = b"".join(
-        step for step in reply(provider, stream=True, usage=COUNTS[provider]).steps if isinstance(step, bytes)
-    )
-    said, end, _ = whole_stream.partition(ENDS[provider])
-    assert end
-    with recorded([streamed(said, None)], PRICED) as (house, records):
+    with recorded([streamed(told_counts(provider), None)], PRICED) as (house, records):
         house.post(PATH[client], question(client, provider, stream=True))
     (record,) = records
     assert (record.failure, record.estimated) == ("", False)
     assert record.tokens is not None and (record.tokens.input, record.tokens.output) == (3500, 200)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("provider", [MESSAGES, CHAT])
+def test_what_was_told_counts_for_a_client_that_left_before_the_end(client: str, provider: str) -> None:
+    with recorded([streamed(told_counts(provider), wait)], PRICED) as (house, records):
+        body = json.dumps(question(client, provider, stream=True)).encode()
+        head = f"POST {PATH[client]} HTTP/1.1\r\nhost: 127.0.0.1:{house.port}\r\ncontent-length: {len(body)}\r\n\r\n"
+        with house.connect() as connection:
+            connection.sendall(head.encode() + body)
+            assert connection.recv(1)
+        assert comes_true(lambda: bool(records), PATIENCE)
+    (record,) = records
+    assert (record.failure, record.estimated) == ("cancelled", False)
+    assert record.tokens is not None and (record.tokens.input, record.tokens.output) == (3500, 200)
+    assert record.usage is not None and record.usage.output == 200
+    assert record.money is not None and record.money.unpriced == ()
+
+
+async def wait() -> None:
+    await asyncio.sleep(PATIENCE)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from dragoman.config.settings import Limits, Timeouts
-from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS, error_frame
 from tests.playbooks import failover_scenes, kept_scenes
 from tests.playbooks.bodies import (
@@ -59,6 +59,11 @@ class Scene(Struct, frozen=True, kw_only=True):
     name: str
     steps: Steps
     setup: Setup
+
+
+def _told_counts(provider: str) -> Steps:
+    """All of a stream but its last frame, which tells nothing more than that."""
+    return [*map(says, frames(provider)[:-1])]
 
 
 def _slow_reader(client: str, provider: str) -> Steps:
@@ -381,12 +386,24 @@ KINDS: dict[str, Kind] = {
     # Clients that go away or read slowly, and a gateway that stops.
     "cancelled_before_head": Kind(steps=lambda c, p: [briefly(c, p), hangs_up()], pairs=SOME),
     "cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()]),
+    "cancelled_behind_counts": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), *_told_counts(p), hangs_up()],
+        pairs=tuple((client, provider) for client in PROTOCOLS for provider in (MESSAGES, CHAT)),
+    ),
+    "cancelled_behind_counts_collected": Kind(
+        steps=lambda c, p: [briefly(c, p), answers(200, EVENTS), *_told_counts(p), hangs_up()],
+        pairs=((MESSAGES, CHAT), (RESPONSES, MESSAGES)),
+    ),
     "cancelled_whole": Kind(steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), hangs_up()], pairs=SOME),
     "dead_reader": Kind(steps=lambda c, p: [*_slow_reader(c, p)[:4], passes(130)], pairs=SOME),
     "slow_reader": Kind(steps=_slow_reader, pairs=SOME),
     "drained": Kind(steps=lambda c, p: [*opened(c, p), drains, says(parts(p)[2]), ends()], pairs=SOME),
     "stopped_waiting": Kind(steps=lambda c, p: [briefly(c, p, stream=True), drains, stops], pairs=SOME),
     "stopped": Kind(steps=lambda c, p: [*opened(c, p), drains, passes(30), stops]),
+    "stopped_behind_counts": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), *_told_counts(p), drains, stops],
+        pairs=((MESSAGES, CHAT), (CHAT, MESSAGES)),
+    ),
     "stopped_whole": Kind(
         steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), drains, stops], pairs=SOME
     ),

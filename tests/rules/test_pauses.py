@@ -35,6 +35,7 @@ def test_the_second_stream_goes_on_where_the_first_stood() -> None:
     assert [part.text for part in stage.parts if isinstance(part, Text)] == ["one"]
     assert stage.passed([Ended()]) == []
     stage.resumed()
+    assert stage.in_all(Usage(input=7, output=3)) == Usage(input=12, output=5, cache_read=1)
     second = stage.passed(said("two", END, Usage(input=7, output=3, thinking=4)))
     assert second == [
         PartStarted(1, Text(text="")),

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from dragoman import StreamTranslator, translate_request, translate_response
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import PROTOCOLS
 from tests.sdk.providers import Turn
@@ -169,3 +170,67 @@ def test_what_the_opening_of_an_answer_counts_is_not_its_count() -> None:
     assert not stream.is_counted
     stream.feed(sse({"type": "content_block_stop", "index": 0}, {**end, "usage": None}))
     assert not stream.is_counted
+
+
+def _chunk(delta: dict[str, object], finish: str | None = None, place: int = 0) -> dict[str, object]:
+    return {"id": "c", "model": "m", "choices": [{"index": place, "delta": delta, "finish_reason": finish}]}
+
+
+_COUNTS = {"prompt_tokens": 8, "completion_tokens": 5, "total_tokens": 13}
+_SOME = {"prompt_tokens": 8, "completion_tokens": 2, "total_tokens": 10}
+_HELLO, _STOP = _chunk({"content": "Hello."}), _chunk({}, "stop")
+_TEXT: tuple[dict[str, object], ...] = (
+    {"type": "message_start", "message": {**_MESSAGE, "stop_reason": None, "usage": _OPENED}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
+    {"type": "content_block_stop", "index": 0},
+)
+_DELTA: dict[str, object] = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+_SPENT = {"usage": {"output_tokens": 5}}
+
+# What was told before the end: of which protocol, and whether it is known what all of the answer took.
+_UNENDED: dict[str, tuple[str, bool, tuple[dict[str, object], ...]]] = {
+    "usage behind the finish reason": (CHAT, True, (_HELLO, _STOP, {"id": "c", "choices": [], "usage": _COUNTS})),
+    "usage without choices": (CHAT, True, (_HELLO, _STOP, {"id": "c", "usage": _COUNTS})),
+    "usage with the finish reason": (CHAT, True, (_HELLO, {**_STOP, "usage": _COUNTS})),
+    "usage all the time": (CHAT, True, ({**_HELLO, "usage": _SOME}, {**_STOP, "usage": _COUNTS})),
+    "usage before the finish reason": (CHAT, False, ({**_HELLO, "usage": _SOME}, _STOP)),
+    "no finish reason": (CHAT, False, (_HELLO, {"id": "c", "choices": [], "usage": _SOME})),
+    "usage behind all choices": (
+        CHAT,
+        True,
+        (_HELLO, _chunk({"content": "Hi."}, place=1), _STOP, {"id": "c", "choices": [], "usage": _COUNTS}),
+    ),
+    "a delta with both": (MESSAGES, True, (*_TEXT, {**_DELTA, **_SPENT})),
+    "a delta for each": (MESSAGES, True, (*_TEXT, _DELTA, {**_DELTA, "delta": {}, **_SPENT})),
+    "a reason alone": (MESSAGES, False, (*_TEXT, _DELTA)),
+    "counts alone": (MESSAGES, False, (*_TEXT, {**_DELTA, "delta": {}, **_SPENT})),
+}
+
+
+@pytest.mark.parametrize("collect", [False, True])
+@pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize("case", _UNENDED)
+def test_counts_that_come_with_the_reason_for_the_end_are_those_of_all(case: str, target: str, collect: bool) -> None:
+    source, known, events = _UNENDED[case]
+    stream = StreamTranslator(source=source, target=target, collect=collect)
+    for event in events:
+        stream.feed(sse(event, named=source == MESSAGES))
+    assert not stream.finished
+    assert stream.is_counted is known
+    if known:
+        assert stream.usage is not None and (stream.usage.input, stream.usage.output) == (8, 5)
+        # However it ends, that is what it took.
+        stream.fail(Failure(kind=FailureKind.TIMEOUT, status=504, message="too late"))
+        assert stream.is_counted
+        assert stream.usage is not None and (stream.usage.input, stream.usage.output) == (8, 5)
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+def test_counts_that_come_while_another_choice_goes_on_are_not_those_of_all(target: str) -> None:
+    stream = StreamTranslator(source=CHAT, target=target)
+    for chunk in (_HELLO, _chunk({"content": "Hi."}, place=1), {**_STOP, "usage": _SOME}):
+        stream.feed(sse(chunk, named=False))
+    assert not stream.is_counted
+    stream.feed(sse({"id": "c", "choices": [], "usage": _COUNTS}, named=False))
+    assert stream.is_counted

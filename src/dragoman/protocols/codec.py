@@ -77,6 +77,11 @@ class Mint(Struct, frozen=True, kw_only=True):
 class StreamDecoder(Protocol):
     """Frames of a provider's stream to events; never raises on what a provider sends, but tells `Failed`."""
 
+    @property
+    def final_usage(self) -> Usage | None:
+        """What all of the answer took, if that is known before its end is told."""
+        ...
+
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells; one of empty data tells nothing, whatever its name."""
         ...

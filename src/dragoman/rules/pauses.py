@@ -86,8 +86,12 @@ class PauseStage:
         if isinstance(event, PartEnded):
             return PartEnded(event.index + self._offset)
         if isinstance(event, UsageReported):
-            return UsageReported(summed(self._before, event.usage))
+            return UsageReported(self.in_all(event.usage))
         return event
+
+    def in_all(self, usage: Usage) -> Usage:
+        """What the answer took, of whose latest stream these are the counts."""
+        return summed(self._before, usage)
 
     def _note(self, event: Event) -> None:
         self._fold(event)

@@ -81,7 +81,7 @@ class Source:
         self.spoken = self.answered = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
-        # What was counted before anything was said; and whether a failure told what all of it took.
+        # What was counted before anything was said; and whether it is known of a failure what all of it took.
         self.opening: Usage | None = None
         self.counted = False
         # What the answer calls itself, and why it ended, once that is told.
@@ -157,6 +157,14 @@ class Source:
         return not self.over and self._reader.resting
 
     @property
+    def final_usage(self) -> Usage | None:
+        """What all of the answer took, if its provider has told that, and not its end yet."""
+        usage = None if self.over else self.decoder.final_usage
+        if usage is None or self.pauses is None:
+            return usage
+        return None if self.pauses.paused else self.pauses.in_all(usage)
+
+    @property
     def cut_short(self) -> bool:
         """Whether a stop string ended the answer."""
         return self._stops is not None and self._stops.matched
@@ -189,8 +197,9 @@ class Source:
                 if not self.first_call and isinstance(event.part, ToolCall):
                     self.first_call = event.part.call_id
             elif isinstance(event, Failed):
-                if event.usage is not None:
-                    self.usage, self.counted = event.usage, True
+                usage = event.usage or self.final_usage
+                if usage is not None:
+                    self.usage, self.counted = usage, True
                 self.failure = bounded(event.failure)
                 self.over = True
                 return [*events[:position], Failed(self.failure)]

@@ -220,7 +220,7 @@ class StreamTranslator:
     @property
     def usage(self) -> Usage | None:
         """The latest token counts."""
-        return self._source.usage
+        return self._source.final_usage or self._source.usage
 
     @property
     def started(self) -> Started | None:
@@ -237,7 +237,7 @@ class StreamTranslator:
         """Whether the counts are those of the whole answer, and not what its opening told."""
         source = self._source
         if source.stop is None:
-            return source.counted
+            return source.counted or source.final_usage is not None
         return source.usage is not None and source.usage is not source.opening
 
     @property

@@ -74,6 +74,8 @@ class MessagesStreamDecoder:
         # The counts as they were told, and what they come to.
         self._usage: JsonObject = {}
         self._counted: Usage | None = None
+        # What was counted when the reason for the end was known.
+        self.final_usage: Usage | None = None
         self._stop: Fields | None = None
         # The last index that was made up for a block without one.
         self._unnumbered = -1
@@ -285,7 +287,10 @@ class MessagesStreamDecoder:
             self._unknowns.members(delta.value, _STOP)
         if delta is not None and (self._stop is None or said(delta.optional_text("stop_reason"))):
             self._stop = delta
-        return self._begin() + self._remember_usage(fields)
+        counts = self._remember_usage(fields)
+        if counts and self._stop is not None and said(self._stop.optional_text("stop_reason")):
+            self.final_usage = self._counted
+        return self._begin() + counts
 
     def _read_end(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)

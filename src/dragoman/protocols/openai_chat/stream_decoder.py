@@ -95,6 +95,8 @@ class ChatStreamDecoder:
         self._deltas = DeltaReader(asked, mint, ledger, self._unknowns)
         self._likeness = Likeness()
         self._usage: JsonObject | None = None
+        # Whether those are of all of the answer.
+        self._is_counted = False
         self._tier: str | None = None
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
@@ -135,6 +137,11 @@ class ChatStreamDecoder:
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
         return events
+
+    @property
+    def final_usage(self) -> Usage | None:
+        """What all of the answer took, once that was told with its finish reason, or behind it."""
+        return decode_usage(self._usage, self._tier, Ledger()) if self._is_counted and self._usage else None
 
     def close(self) -> list[Event]:
         """The end of the connection: fine after a finish reason, a cut otherwise (S10)."""
@@ -216,8 +223,8 @@ class ChatStreamDecoder:
         if not choices and is_filtered(chunk.get(PROMPT_FILTER)):
             self._filtered = True
         if choices is None:
-            return
-        if not isinstance(choices, list):
+            choices = []
+        elif not isinstance(choices, list):
             raise WireError("/choices", "array", kind_of(choices))
         for choice in choices:
             if not isinstance(choice, dict):
@@ -229,6 +236,9 @@ class ChatStreamDecoder:
                 self._choice(choice, events)
             else:
                 self._other_choice()
+        if usage is not None and self._state is _State.FINISHED:
+            # While one of several choices goes on, they may be of what was said until now.
+            self._is_counted = not choices or not self._told_choices
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
         self._state = _State.RUNNING

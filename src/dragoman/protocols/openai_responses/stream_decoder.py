@@ -59,6 +59,8 @@ class StreamDecoder:
         self._by_index = self._items.by_index
         self._started = False
         self._over = False
+        # Counts come with the end, and never before.
+        self.final_usage: Usage | None = None
         # What a relayed stream would need to break off in order: its last number, response and finished items.
         self._sequence: JsonValue = -1
         self._response: JsonObject = {}
