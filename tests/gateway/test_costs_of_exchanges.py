@@ -186,6 +186,27 @@ def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: st
 
 
 @pytest.mark.parametrize("client", PROTOCOLS)
+def test_several_choices_of_a_whole_answer_are_told_as_a_stream_and_counted_or_reported(client: str) -> None:
+    words = [f"{word}: {SAID * 20}" for word in ("One", "Two", "Three")]
+    choices = [
+        {"index": place, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for place, text in enumerate(words)
+    ]
+    body: Object = {**answer_of(CHAT, turn(CHAT)), "choices": choices, "usage": None}
+    with recorded([whole(body)], PRICED) as (house, records):
+        answer = house.post(PATH[client], question(client, CHAT, stream=True))
+        assert is_finished(client, answer.body)
+    (record,) = records
+    lost = [loss["at"] for loss in record.losses if loss["feature"] == "choices"]
+    assert [text.encode() in answer.body for text in words] == [True, client == CHAT, client == CHAT]
+    assert lost == ([] if client == CHAT else ["alternatives"])
+    assert record.estimated and record.tokens is not None
+    if client == CHAT:
+        spent = sum(map(counted, words))
+        assert abs(record.tokens.output - spent) <= spent // 8
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
 def test_a_stream_that_comes_in_one_piece_is_counted_however_long_that_is(client: str) -> None:
     word = {"id": "chatcmpl-1", "model": "served", "choices": [{"index": 0, "delta": {"content": " hello"}}]}
     last = {**word, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}

@@ -112,7 +112,7 @@ def test_a_lying_stream_folds_to_the_truth(protocol: str, data: st.DataObject) -
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(data=st.data())
 def test_unfolding_and_folding_is_the_identity(protocol: str, data: st.DataObject) -> None:
-    response = replace(decoded(protocol, data.draw(answers(protocol))), extras=None, alternatives=())
+    response = replace(decoded(protocol, data.draw(answers(protocol))), extras=None)
     events = list(unfold(response))
     check = OrderCheck(serial=True)
     for event in events:

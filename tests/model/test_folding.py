@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.model.events import (
     ArgumentsDelta,
     CitationAdded,
@@ -44,6 +46,11 @@ ANSWER = Response(
 
 def test_an_answer_told_as_a_stream_is_the_same_answer() -> None:
     assert fold(unfold(ANSWER), "a") == ANSWER
+
+
+def test_further_choices_are_told_with_it() -> None:
+    several = replace(ANSWER, alternatives=({"index": 1, "message": {"content": "or"}}, {"index": 2}))
+    assert fold(unfold(several), "a") == several
 
 
 def test_deltas_are_joined() -> None:

@@ -1,7 +1,7 @@
 """The stream algebra: an answer as it grows, and the table of legal orders.
 
     stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed
-    note   = UsageReported | Heartbeat
+    note   = UsageReported | Heartbeat | ChoicesTold, which comes before Stopped
     each index: PartStarted once, PartGrew while open, PartEnded once
 
 Parts may overlap; an encoder whose wire cannot say that serialises them first (`rules.serial`).
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure
-from dragoman.model.jsonvalue import JsonList
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Citation, Part, Seal
 from dragoman.model.response import Stop, Usage
 
@@ -89,6 +89,12 @@ class UsageReported(Struct, frozen=True):
     usage: Usage
 
 
+class ChoicesTold(Struct, frozen=True):
+    """The further choices of an answer that came whole, as its wire has them (`Response.alternatives`)."""
+
+    choices: tuple[JsonObject, ...]
+
+
 class Stopped(Struct, frozen=True):
     """Why the answer ended; no part event follows."""
 
@@ -110,7 +116,9 @@ class Heartbeat(Struct, frozen=True):
     """The provider is alive and has nothing to say."""
 
 
-Event: TypeAlias = Started | PartStarted | PartGrew | PartEnded | UsageReported | Stopped | Ended | Failed | Heartbeat
+Event: TypeAlias = (
+    Started | PartStarted | PartGrew | PartEnded | UsageReported | ChoicesTold | Stopped | Ended | Failed | Heartbeat
+)
 
 
 class StreamPhase(Enum):
@@ -131,6 +139,7 @@ ORDERS: dict[tuple[StreamPhase, type], StreamPhase] = {
     (StreamPhase.RUNNING, PartGrew): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, PartEnded): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, UsageReported): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, ChoicesTold): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, Heartbeat): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, Stopped): StreamPhase.STOPPED,
     (StreamPhase.RUNNING, Failed): StreamPhase.OVER,

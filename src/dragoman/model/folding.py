@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ChoicesTold,
     CitationAdded,
     Delta,
     Ended,
@@ -24,7 +25,7 @@ from dragoman.model.events import (
     UsageReported,
 )
 from dragoman.model.failure import Failure
-from dragoman.model.jsonvalue import JsonList
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Citation, HostedCall, Part, Refusal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 
@@ -84,6 +85,7 @@ class Fold:
         self._parts: dict[int, PartFold] = {}
         self._usage: Usage | None = None
         self._stop: Stop | None = None
+        self._alternatives: tuple[JsonObject, ...] = ()
         self.failure: Failure | None = None
 
     def __call__(self, event: Event) -> None:
@@ -98,6 +100,8 @@ class Fold:
             self._usage = event.usage
         elif isinstance(event, Stopped):
             self._stop = event.stop
+        elif isinstance(event, ChoicesTold):
+            self._alternatives = event.choices
         elif isinstance(event, Failed):
             self.failure = event.failure
 
@@ -120,6 +124,7 @@ class Fold:
             parts=tuple(self._parts[index].whole() for index in sorted(self._parts)),
             stop=self._stop or Stop(reason=StopReason.OTHER),
             usage=self._usage,
+            alternatives=self._alternatives,
         )
 
 
@@ -134,6 +139,8 @@ def fold(events: Iterable[Event], origin: str) -> Response | Failure:
 def unfold(response: Response) -> Iterator[Event]:
     """Tell a whole answer as a stream, one delta per part."""
     yield Started(id=response.id, model=response.model, created=response.created)
+    if response.alternatives:
+        yield ChoicesTold(response.alternatives)
     for index, part in enumerate(response.parts):
         yield from _unfold_part(index, part)
     if response.usage is not None:

@@ -128,6 +128,11 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: boo
         )
 
 
+def drop_choices(ledger: Ledger) -> None:
+    """Report that only the first of several choices is told, on wires that have one answer."""
+    ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
+
+
 def refuse_demands(request: Request) -> None:
     """Refuse a request that asks for something only its own protocol can do (`!` of mapping.md)."""
     for demand in request.demands:

@@ -314,3 +314,27 @@ def test_a_streamed_citation_counts_from_the_start_of_the_answer() -> None:
             "url_citation": {"url": "u", "title": "t", "start_index": 4, "end_index": 5},
         }
     ]
+
+
+@pytest.mark.parametrize("usage_asked", [False, True])
+def test_the_official_accumulator_finds_all_choices_of_a_whole_answer(usage_asked: bool) -> None:
+    call: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    choices: list[JsonValue] = [
+        {"index": 0, "message": {"role": "assistant", "content": "One."}, "finish_reason": "stop"},
+        {"index": 1, "message": {"role": "assistant", "content": "Two."}, "finish_reason": "length"},
+        {"index": 2, "message": {"role": "assistant", "tool_calls": [call, call]}, "finish_reason": "tool_calls"},
+        # What is no choice of this wire does no harm.
+        {"text": "Four.", "finish_reason": None},
+    ]
+    answer = CODEC.decode_response({"id": "1", "model": "m", "choices": choices}, client(), Ledger())
+    assert isinstance(answer, Response)
+    frames = told([*unfold(answer)], client(usage=usage_asked, provider=C))
+    assert frames.pop() == "[DONE]"
+    state = ChatCompletionStreamState()
+    for frame in frames:
+        state.handle_chunk(ChatCompletionChunk.model_validate(frame))
+    found = state.current_completion_snapshot.choices
+    assert [choice.message.content for choice in found[:2]] == ["One.", "Two."]
+    assert [choice.finish_reason for choice in found[:3]] == ["stop", "length", "tool_calls"]
+    calls = found[2].message.tool_calls
+    assert calls is not None and [one.function.arguments for one in calls] == ['{"a":1}'] * 2

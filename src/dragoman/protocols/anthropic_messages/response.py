@@ -29,7 +29,7 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
 from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, said, settled
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import drop_choices, drop_extras
 from dragoman.rules.ids import legacy_call_id, object_suffix
 from dragoman.rules.labels import label
 from dragoman.rules.seals import issued_by
@@ -194,7 +194,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
         return _encode_home(response)
     suffix = object_suffix(response.id) or mint.token(24)
     if response.alternatives:
-        ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
+        drop_choices(ledger)
     drop_extras(response.extras, (), ledger, answer=True)
     return {
         "id": f"msg_{suffix}",

@@ -21,6 +21,7 @@ import msgspec
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ChoicesTold,
     CitationAdded,
     Delta,
     Ended,
@@ -58,6 +59,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
+from dragoman.rules.extras import drop_choices
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.unwrap import InputWrapper
 from dragoman.wire.json import encode, encode_text
@@ -398,6 +400,10 @@ class MessagesStreamEncoder:
         self._usage = event.usage
         return b""
 
+    def _drop_choices(self, _event: Event) -> bytes:
+        drop_choices(self._ledger)
+        return b""
+
     def _keep_stop(self, event: Event) -> bytes:
         assert isinstance(event, Stopped)
         self._stopped = event.stop
@@ -435,6 +441,7 @@ _WRITERS: dict[type, Callable[[MessagesStreamEncoder, Event], bytes]] = {
     PartEnded: MessagesStreamEncoder._write_end,
     Started: MessagesStreamEncoder._write_message,
     UsageReported: MessagesStreamEncoder._keep_usage,
+    ChoicesTold: MessagesStreamEncoder._drop_choices,
     Stopped: MessagesStreamEncoder._keep_stop,
     Ended: MessagesStreamEncoder._write_stop,
     Failed: MessagesStreamEncoder._write_failure,

@@ -6,8 +6,8 @@
     PartGrew               one chunk; text that stands apart from earlier text is preceded by a blank line
     PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`;
                            reasoning of this protocol: what stands beside its text; a proof: on its call
-    Stopped, UsageReported remembered
-    Ended                  [sealed turn], finish chunk, [usage chunk], [DONE]
+    Stopped, UsageReported, ChoicesTold remembered
+    Ended                  [sealed turn], finish chunk, [further choices], [usage chunk], [DONE]
     Failed                 error frame, and nothing after it
 
 Parts may overlap: the official accumulator merges calls by their index. The head of a chunk is written once per stream.
@@ -21,6 +21,7 @@ from msgspec.json import Encoder
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ChoicesTold,
     CitationAdded,
     Ended,
     Event,
@@ -112,6 +113,7 @@ class ChatStreamEncoder:
         self._proofs: dict[str, Seal] = {}
         self._usage: Usage | None = None
         self._stop: Stop | None = None
+        self._alternatives: tuple[JsonObject, ...] = ()
 
     def feed(self, event: Event) -> bytes:
         """The frames that one event makes."""
@@ -298,6 +300,10 @@ class ChatStreamEncoder:
         self._usage = event.usage
         return b""
 
+    def _remember_choices(self, event: ChoicesTold) -> bytes:
+        self._alternatives = event.choices
+        return b""
+
     def _remember_stop(self, event: Stopped) -> bytes:
         self._stop = event.stop
         return b""
@@ -314,11 +320,27 @@ class ChatStreamEncoder:
         word = finish_word(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)
         tail = self._tail.replace(b"null", _text(word), 1)
         frames.append(b'%b,"choices":[{"index":0,"delta":{}%b' % (self._head, tail))
+        frames += [self._choice(number, choice) for number, choice in enumerate(self._alternatives, 1)]
         usage = encode_usage(self._usage, self._ledger)
         if self._usage_asked:
             frames.append(b'%b,"choices":[],"usage":%b%b}\n\n' % (self._head, encode(usage), self._tier()))
         frames.append(DONE)
         return b"".join(frames)
+
+    def _choice(self, number: int, choice: JsonObject) -> bytes:
+        """A further choice, all that it says in one delta; only calls are written otherwise in streams."""
+        message = choice.get("message")
+        delta: JsonObject = dict(message) if isinstance(message, dict) else {}
+        calls = delta.get("tool_calls")
+        if isinstance(calls, list):
+            delta["tool_calls"] = [
+                {"index": place, **call} if isinstance(call, dict) else call for place, call in enumerate(calls)
+            ]
+        said: JsonObject = {**choice, "index": number, "delta": delta, "finish_reason": None}
+        said.pop("message", None)
+        ended: JsonObject = {"index": number, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        tail = b',"usage":null}\n\n' if self._usage_asked else b"}\n\n"
+        return b"".join([b'%b,"choices":[%b]%b' % (self._head, encode(one), tail) for one in (said, ended)])
 
     def _tier(self) -> bytes:
         tier = self._usage.service_tier if self._usage is not None else None
@@ -346,6 +368,7 @@ _HANDLERS: dict[type, Callable[..., bytes]] = {
     PartStarted: ChatStreamEncoder._open,
     PartEnded: ChatStreamEncoder._close,
     UsageReported: ChatStreamEncoder._remember_usage,
+    ChoicesTold: ChatStreamEncoder._remember_choices,
     Stopped: ChatStreamEncoder._remember_stop,
     Ended: ChatStreamEncoder._end,
     Failed: ChatStreamEncoder._fail,

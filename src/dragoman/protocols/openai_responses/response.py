@@ -59,7 +59,7 @@ from dragoman.rules.arguments import or_empty
 from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.blanks import with_blanks
 from dragoman.rules.ends import reason_of
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import drop_choices, drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
@@ -167,6 +167,8 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     model = asked.request.model or response.model
     output, reason = Assembly(ItemBuilder(suffix, asked, ledger)).assemble(response)
     report_end(response.stop, response.usage, ledger)
+    if response.alternatives:
+        drop_choices(ledger)
     if response.origin != NAME:
         drop_extras(response.extras, (), ledger, answer=True)
     body = response_object("resp_" + suffix, created, asked, model, ledger)

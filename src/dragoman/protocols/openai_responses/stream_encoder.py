@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ChoicesTold,
     CitationAdded,
     Delta,
     Ended,
@@ -88,6 +89,7 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.protocols.openai_responses.stream_message import MessageStream
 from dragoman.rules.arguments import is_complete
+from dragoman.rules.extras import drop_choices
 from dragoman.rules.ids import object_suffix
 from dragoman.wire.sse import DONE
 
@@ -174,6 +176,10 @@ class StreamEncoder:
     def _usage_reported(self, event: Event) -> bytes:
         assert isinstance(event, UsageReported)
         self._usage = event.usage
+        return b""
+
+    def _choices_told(self, _event: Event) -> bytes:
+        drop_choices(self._ledger)
         return b""
 
     def _stopped(self, event: Event) -> bytes:
@@ -442,6 +448,7 @@ _HANDLERS: dict[type, Callable[[StreamEncoder, Event], bytes]] = {
     PartEnded: StreamEncoder._part_ended,
     Started: StreamEncoder._started,
     UsageReported: StreamEncoder._usage_reported,
+    ChoicesTold: StreamEncoder._choices_told,
     Stopped: StreamEncoder._stopped,
     Ended: StreamEncoder._ended,
     Failed: StreamEncoder._failed,
