@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, CRASHED, FAILED, REFUSED, Entry, Tokens
+from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, CRASHED, FAILED, REFUSED, Entry, Money, Tokens
 from dragoman.accounts.period import Period, period_of, zone_of
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.usage import GROUPS, Figures, Usage, figures_of, nothing, read_groups, usage
@@ -182,12 +182,33 @@ def test_what_is_beyond_so_many_groups_is_one_that_adds_up(
     assert _sum([found.rest.figures, *(group.figures for group in found.groups)]) == found.total
     assert found.rest.figures.requests > 0
     assert len(found.groups) == most
-    # What was forgotten is among the rest, but by day.
-    named = [group for group in whole.groups if None not in group.names.values() or "day" in by]
-    dearest = sorted(named, key=lambda group: -group.figures.cost_nano_usd)[:most]
+    # What was forgotten is one of them, and may be among the dearest.
+    dearest = sorted(whole.groups, key=lambda group: -group.figures.cost_nano_usd)[:most]
     assert {str(group.names) for group in found.groups} == {str(group.names) for group in dearest}
+    assert found.rest.groups == len(whole.groups) - most
     told = decoded(found.encoded())
     assert told["rest"] == {"groups": found.rest.groups, **msgspec.to_builtins(found.rest.figures)}
+
+
+@pytest.mark.parametrize("by", ["session", "thread"])
+@pytest.mark.parametrize(("key", "place"), [("dear", 0), ("cheap", 2)])
+def test_sessions_that_were_forgotten_come_where_their_money_puts_them(by: str, key: str, place: int) -> None:
+    prices = {"dear": 9, "middling": 5, "cheap": 1}
+    speakers = list(enumerate(prices, start=1))
+    with closing(open_account_tables(":memory:")) as tables:
+        speak(tables, [(number, name, name) for number, name in speakers], [(number, number) for number, _ in speakers])
+        for number, name in speakers:
+            spent = Entry(id=name, time=NOON, outcome=ANSWERED, key=name, money=Money(input=prices[name]))
+            fill(tables, [(spent, Placed(number, number))] * 2)
+        forgetting = Forgetting(tables.connection)
+        forgetting.remove_sessions([session.number for session in forgetting.sessions_of(key)])
+        for most in (1, 2, 3, None):
+            found = usage(UsageQuestions(tables.connection), (by,), _period(), most)
+            costs = [group.figures.cost_nano_usd for group in found.groups]
+            assert costs == [18, 10, 2][:most]
+            names = [group.names["session"] for group in found.groups]
+            assert [at for at, name in enumerate(names) if name is None] == [place][: len(names) > place]
+            assert (0 if found.rest is None else found.rest.groups) == 3 - len(names)
 
 
 def test_the_dearest_come_first(tables: AccountTables) -> None:

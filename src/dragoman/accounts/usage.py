@@ -243,7 +243,7 @@ def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int,
 
 
 def _of_speakers(questions: UsageQuestions, of: str, start: int, end: int, most: int | None) -> _Found:
-    """What sessions or threads came to, what belongs to none, and, where all are there, what was forgotten."""
+    """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
     asked = questions.by_session if of == SESSION else questions.by_thread
     found = asked(start, end, most)
     rows, count, names = found.rows, found.count, _SPEAKERS[of]
@@ -252,12 +252,15 @@ def _of_speakers(questions: UsageQuestions, of: str, start: int, end: int, most:
     if none is not None:
         rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))
         count += 1
-    if len(rows) < count and (most is None or count <= most):
-        # All whose names were forgotten are one: what is left of everything.
-        left = _without(total, rows)
-        if any(left):
-            rows.append((*(None for _ in names), *left))
-        count = len(rows)
+    if len(rows) == count:
+        # All that have names are there: the others are what is left of everything.
+        forgotten = _without(total, rows)
+    else:
+        measures = questions.forgotten(start, end)
+        forgotten = () if measures is None else _figures(measures)
+    if any(forgotten):
+        rows.append((*(None for _ in names), *forgotten))
+        count += 1
     return _Found(rows, count, total)
 
 

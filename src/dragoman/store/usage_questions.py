@@ -37,12 +37,17 @@ _FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_FRESH, *MEASURES[
 # Of a time that is no longer than this, quarters are added up.
 _SHORT = 2 * _DAY
 _WITHIN = "q.quarter >= :start AND q.quarter < :end"
+_QUARTERS = ", ".join(f"q.{name}" for name in MEASURES)
+# Totals of all that may have been heard of in a time: those that lie within it, and those across its edges.
+_MET = "o.last >= :start AND o.since < :end"
+_INSIDE = "o.last >= :start AND o.last < :end AND o.since >= :start"
+_ACROSS = "(o.since < :start OR o.last >= :end)"
 
 
 class Speakers(Struct, frozen=True):
-    """Those that have names, each with its names first, and how many there were, with names or without.
+    """Those that have names, each with its names first, and how many of them there were.
 
-    What belongs to no thread is not among them.
+    What belongs to no thread is not among them, and neither is who was forgotten.
     """
 
     rows: list[NamedRow]
@@ -53,10 +58,9 @@ class _Asked(Struct, frozen=True, kw_only=True):
     """How threads are asked about, and sessions."""
 
     of: str
-    # What they are called, and the place in it of a session's name: whoever was forgotten has none.
+    # What they are called, where their numbers are, what leads to their names, which whoever was forgotten has none of,
+    # and from their totals to their quarters. None of it is to be read in another order.
     names: str
-    place: int
-    # Where their numbers are, what leads to their names, and from their totals to their quarters.
     number: str
     named: str
     quarters: str
@@ -65,17 +69,15 @@ class _Asked(Struct, frozen=True, kw_only=True):
 _THREADS = _Asked(
     of="thread",
     names=f"t.name, t.id, t.class, t.label, {_OF_SESSION}",
-    place=THREAD_NAMES.index("session"),
     number="q.thread",
-    named="LEFT JOIN threads t ON t.id = g.thread LEFT JOIN sessions s ON s.id = t.session",
+    named="CROSS JOIN threads t ON t.id = g.thread CROSS JOIN sessions s ON s.id = t.session",
     quarters=f"LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = o.thread AND {_WITHIN}",
 )
 _SESSIONS = _Asked(
     of="session",
     names=_OF_SESSION,
-    place=SESSION_NAMES.index("session"),
     number="t.session",
-    named="LEFT JOIN sessions s ON s.id = g.session",
+    named="CROSS JOIN sessions s ON s.id = g.session",
     quarters="LEFT JOIN threads t INDEXED BY threads_by_session ON t.session = o.session"
     f" LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = t.id AND {_WITHIN}",
 )
@@ -142,46 +144,57 @@ class UsageQuestions:
         found: Measures = self._named(statement, start, end)[0]
         return found if found[0] is not None else None
 
+    def forgotten(self, start: int, end: int) -> Measures | None:
+        """What all threads came to whose names were forgotten, with those of their sessions; None if nothing did."""
+        if not self._has_forgotten(start, end):
+            return None
+        threads = "thread_totals o INDEXED BY thread_totals_by_last"
+        across = f"{threads} {_THREADS.quarters} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten"
+        inside = f"SELECT {_COLUMNS} FROM {threads} WHERE {_INSIDE} AND o.is_forgotten"
+        # Nothing is there of those that were not heard of between two times.
+        found: Measures = self._named(
+            f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_QUARTERS} FROM {across})", start, end
+        )[0]
+        return found if found[0] is not None else None
+
     def _short(self, asked: _Asked, quarters: str, start: int, end: int) -> Speakers:
         rows = self._named(
             f"SELECT {asked.names}, {_FIGURES} FROM (SELECT {asked.number}, {_SUMMED} FROM {quarters}) g {asked.named}",
             start,
             end,
         )
-        return Speakers([row for row in rows if row[asked.place] is not None], len(rows))
+        return Speakers(rows, len(rows))
 
     def _long(self, asked: _Asked, start: int, end: int, most: int | None) -> Speakers:
         of = asked.of
         totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
-        met = "o.last >= :start AND o.since < :end"
-        within = "o.last >= :start AND o.last < :end AND o.since >= :start"
         told = f"SELECT {asked.names}, {_FIGURES} FROM"
+        # Where all are known the index alone tells how many there are.
+        known = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
         across = self._named(
-            f"{told} (SELECT o.{of}, {_SUMMED} FROM {totals} {asked.quarters} WHERE {met}"
-            f" AND (o.since < :start OR o.last >= :end) GROUP BY o.{of}) g {asked.named}",
+            f"{told} (SELECT o.{of}, {_SUMMED} FROM {totals} {asked.quarters} WHERE {_MET} AND {_ACROSS}"
+            f"{known} GROUP BY o.{of}) g {asked.named}",
             start,
             end,
         )
+        within = f"FROM {totals} WHERE {_INSIDE}{known}"
         if most is None:
-            every = f"SELECT o.* FROM {totals} WHERE {within}"
-            inside = self._named(f"{told} ({every}) g {asked.named}", start, end)
+            inside = self._named(f"{told} (SELECT o.* {within}) g {asked.named}", start, end)
             count = len(inside)
         else:
             # To choose among many, no more of each is read than it is chosen by.
-            dearest = "ORDER BY o.cost DESC, o.requests DESC, o.input DESC"
-            chosen = f"SELECT o.{of} FROM {totals} WHERE {within} AND NOT o.is_forgotten {dearest} LIMIT {most}"
+            chosen = f"SELECT o.{of} {within} ORDER BY o.cost DESC, o.requests DESC, o.input DESC LIMIT {most}"
             inside = self._named(f"{told} {of}_totals g {asked.named} WHERE g.{of} IN ({chosen})", start, end)
-            # All that go on since the beginning, but for those that began after the end: of these there are few.
-            since, after = (
-                f"FROM {totals} WHERE o.last >= :start",
-                f"FROM {totals} WHERE o.last >= :end AND o.since >= :end",
-            )
-            counted = f"SELECT (SELECT count(*) {since}) - (SELECT count(*) {after})"
-            count = self._named(counted, start, end)[0][0] - len(across)
-        # Of whoever has a name and nothing is there, nothing was heard in that time; of others that is not known.
-        heard = [row for row in across if row[asked.place] is None or row[-1] is not None]
-        rows = [row for row in inside + heard if row[asked.place] is not None]
-        return Speakers(rows, count + len(heard))
+            count = self._named(f"SELECT count(*) {within}", start, end)[0][0] if len(inside) == most else len(inside)
+        # Of some that lie across the edges nothing was heard in between.
+        heard = [row for row in across if row[-1] is not None]
+        return Speakers(inside + heard, count + len(heard))
+
+    def _has_forgotten(self, start: int, end: int) -> bool:
+        """Whether anybody may have been heard of who was forgotten: whole sessions are, with all their threads."""
+        totals = "session_totals o INDEXED BY session_totals_by_last"
+        found = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
+        return bool(found[0][0])
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
         try:
