@@ -6,6 +6,7 @@ DragomanError
 ├── StrictError        something would be lost, and the caller asked that nothing be
 ├── ConfigError        a setting that cannot be used: file, line, key, problem, remedy
 │   └── ConfigErrors   all that were found at once
+├── UsageError         words of a command line that cannot be understood: nothing was done
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
 ├── Busy               no room here for one more: nobody was asked
 │   ├── Overloaded     for another call to a provider
@@ -137,6 +138,10 @@ class ConfigErrors(ConfigError):
         first = self.problems[0]
         super().__init__(key=first.key, problem=first.problem, remedy=first.remedy, file=first.file, line=first.line)
         self.args = ("\n".join(map(str, self.problems)),)
+
+
+class UsageError(DragomanError):
+    """Words of a command line that cannot be understood, or that do not go together."""
 
 
 class ClientError(DragomanError):

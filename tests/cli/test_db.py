@@ -122,7 +122,7 @@ def test_an_export_is_cut_where_it_was_said(tmp_path: Path, capfd: pytest.Captur
     words = ["--since", "2027-01-15T08:03", "--until", "2027-01-15T08:05", "--zone", "UTC"]
     ids = [json.loads(line)["id"] for line in exported(*words, capfd=capfd).splitlines()]
     assert ids == [entry(3).id, entry(4).id]
-    assert main(["db", "export", "--since", "never"]) == 1
+    assert main(["db", "export", "--since", "never"]) == 2
     assert capfd.readouterr().err.startswith("dragoman: --since: 'never' is no time; ")
 
 

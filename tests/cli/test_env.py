@@ -34,9 +34,9 @@ def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.out
 
 
-def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
     """What is said where nothing is printed."""
-    assert main(["env", *arguments]) == 1
+    assert main(["env", *arguments]) == status
     captured = capfd.readouterr()
     assert captured.out == ""
     return captured.err
@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_cannot_be_had_is_told(capfd: pytest.CaptureFixture[str], case: str) -> None:
     arguments, words = WRONG[case]
-    assert words in refused(capfd, *arguments)
+    assert words in refused(capfd, *arguments, status=1 if "not there" in case else 2)
 
 
 def test_a_port_that_nobody_knows_cannot_be_printed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -222,4 +222,4 @@ def test_pitfall_640_who_says_the_window_by_the_end_of_the_name_is_not_told_of_a
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8484", "ftp://x", "http://me:key@x", "http://x?a", ""])
 def test_an_address_that_is_none_is_told(capfd: pytest.CaptureFixture[str], url: str) -> None:
-    assert "--gateway: expected a" in refused(capfd, "claude", "--gateway", url)
+    assert "--gateway: expected a" in refused(capfd, "claude", "--gateway", url, status=2)

@@ -31,7 +31,7 @@ def test_a_name_with_a_dot_is_quoted(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_name_that_cannot_be_used_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["key", "new", "a b"]) == 1
+    assert main(["key", "new", "a b"]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "name" in captured.err

@@ -313,7 +313,7 @@ def test_pitfall_522_a_launch_has_the_name_that_it_is_given(place: Path) -> None
 
 def test_what_can_be_no_name_is_refused(place: Path) -> None:
     status, out, err = launched(place, "claude", "--name", "two words")
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert "--name is 1 to 64 letters" in err
 
 

@@ -110,6 +110,124 @@ def test_the_exit_statuses_are_in_the_help_and_on_the_page(capfd: pytest.Capture
     assert all(f"  {status:3}  {words}\n" in out for status, words in STATUSES)
 
 
+# Values that only the command itself understands, and words that do not go together; what is said of each.
+UNFIT: dict[str, str] = {
+    "serve --host ": "--host: ",
+    "serve --port 99999": "--port: ",
+    "serve --port http": "--port: invalid int value",
+    "serve --workers 0": "--workers: ",
+    "serve --key-hash secret": "--key-hash: ",
+    "launch claude --name a/b": "--name is 1 to 64 letters",
+    "launch claude --context lots": "--context is a number of tokens",
+    "launch claude --gateway ftp://here": "--gateway: ",
+    "launch opencode": "has to be told which model to ask for: --model NAME",
+    "launch codex --model m --small-model s": "leave out --small-model",
+    "env claude --context 0": "--context is a number of tokens",
+    "env claude --gateway here": "--gateway: ",
+    "env opencode": "has to be told which model to ask for: --model NAME",
+    "status --gateway here": "--gateway: ",
+    "route echo/text --gateway here": "--gateway: ",
+    "models --gateway here": "--gateway: ",
+    "logs -n -1": "-n: -1 is no number of exchanges",
+    "logs --since tomorrow": "--since: 'tomorrow' is no time",
+    "logs --thread main": "--thread: invalid int value",
+    "logs req_1 -f": "leave out the id",
+    "sessions -n 0": "-n: 0 is no number of sessions",
+    "sessions --since tomorrow": "--since: 'tomorrow' is no time",
+    "usage --by colour": "--by: there is no group 'colour'",
+    "usage --by session,thread": "say session or thread",
+    "usage --since tomorrow": "--since: 'tomorrow' is no time",
+    "usage --until never": "--until: 'never' is no time",
+    "usage --since 1d --until 2d": "is not before until",
+    "usage --zone Nowhere": "zone: 'Nowhere' is not known",
+    "usage -n 0": "-n: 0 is no number of groups",
+    "usage --ids": "it goes with --by provider",
+    "db export --since tomorrow": "--since: 'tomorrow' is no time",
+    "db export --until never": "--until: 'never' is no time",
+    "db export --zone Nowhere": "zone: 'Nowhere' is not known",
+    "forget": "say whom to forget: --key NAME or --session ID",
+    "key new a/b": "a key's name has letters",
+    "prices update --from http://here/book.json": "--from: http://here/book.json is no address with https://",
+    "mock --port 99999": "--port: 99999 is no port",
+}
+# Options of which any text is a value: whether there is such a file, key or name is found out in doing it.
+ANY_TEXT = {
+    *("--clear", "--config", "--env-file", "--first-key", "--host", "--key", "--key-file", "--log", "--log-file"),
+    *("--model", "--out", "--program", "--record", "--request", "--session", "--small-model", "--upstream"),
+}
+
+
+def leaves() -> list[argparse.ArgumentParser]:
+    """Every command that does something."""
+    parsers: list[argparse.ArgumentParser] = [cli.tree()]
+    for parser in parsers:
+        parsers += children(parser).values()
+    return [parser for parser in parsers if parser.get_default("run") is not None]
+
+
+def ended(words: list[str]) -> object:
+    """How a command line ends: argparse leaves at once."""
+    try:
+        return main(words)
+    except SystemExit as left:
+        return left.code
+
+
+@pytest.mark.parametrize("typed", UNFIT)
+def test_a_value_that_cannot_be_understood_is_wrong_usage_and_nothing_is_done(
+    typed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(typed.split(" ")) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert UNFIT[typed] in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_option_of_every_command_takes_any_text_or_is_known_to_refuse_some() -> None:
+    for parser in leaves():
+        command = parser.prog.removeprefix("dragoman ")
+        tried = [typed.removeprefix(command).split(" ") for typed in UNFIT if typed.startswith(command)]
+        for action in options_of(parser):
+            if action.nargs == 0 or action.choices or ANY_TEXT.intersection(action.option_strings):
+                continue
+            assert any(set(action.option_strings) & set(words) for words in tried), (command, action.option_strings)
+
+
+@pytest.mark.parametrize("command", [parser.prog.removeprefix("dragoman ") for parser in leaves()])
+def test_an_option_that_no_command_has_is_wrong_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended([*command.split(" "), "--no-such-option"]) == 2
+    assert capfd.readouterr().err.startswith("usage: dragoman ")
+
+
+# What is typed where the words are right and something else is wrong.
+UNDONE = (
+    "check --config nowhere.toml",
+    "serve --config nowhere.toml",
+    "env claude --key-file nowhere.key",
+    "launch claude --gateway http://127.0.0.1:1",
+    "status --gateway http://127.0.0.1:1",
+    "route nobody/x",
+    "models no-such-model",
+    "logs req_1",
+    "session nobody",
+    "usage --config nowhere.toml",
+    "db export --config nowhere.toml",
+    "forget --key nobody",
+    "explain nowhere.json",
+    "trust nowhere.toml",
+    "translate --to openai-chat nowhere.json",
+    "prices update --from nowhere.json",
+    "mock --record nowhere/file",
+)
+
+
+@pytest.mark.parametrize("typed", UNDONE)
+def test_what_goes_wrong_in_doing_it_is_no_wrong_usage(typed: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(typed.split(" ")) == 1
+    assert capfd.readouterr().err.startswith("dragoman: ")
+
+
 REQUEST = '{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
 LOSING = '{"model":"m","logit_bias":{"1":1},"messages":[{"role":"user","content":"Hi"}]}'
 # What is typed, what is on standard input, and how it ends.

@@ -154,7 +154,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("source", ["http://127.0.0.1:1/prices.json", "HTTP://127.0.0.1:1/", "ftp://127.0.0.1/x"])
 def test_nothing_is_read_in_clear_text(source: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["prices", "update", "--from", source]) == 1
+    assert main(["prices", "update", "--from", source]) == 2
     assert "is no address with https://" in capfd.readouterr().err
 
 

@@ -107,7 +107,7 @@ def test_a_wrong_date_is_told_in_a_sentence(tmp_path: Path, command: str, when: 
     if command == "logs" and not when:
         assert status == 0
         return
-    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"dragoman: --since: {when!r} is no time; it may be 7d")
 
 

@@ -30,9 +30,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
 
 
-def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> list[str]:
     """What is said by a gateway that does not start."""
-    assert main(["serve", *arguments]) == 1
+    assert main(["serve", *arguments]) == status
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "Traceback" not in captured.err
@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_options_that_cannot_be_used_are_told_in_one_line(capfd: pytest.CaptureFixture[str], wrong: str) -> None:
     arguments, words = WRONG[wrong]
-    (line,) = refused(capfd, *arguments)
+    (line,) = refused(capfd, *arguments, status=2 if words.startswith("--") else 1)
     assert words in line
 
 
@@ -155,7 +155,7 @@ def test_a_lifeline_is_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
         before = os.dup(0)
         os.dup2(nothing.fileno(), 0)
         try:
-            (said,) = refused(capfd, "--lifeline", "--port", "0")
+            (said,) = refused(capfd, "--lifeline", "--port", "0", status=2)
         finally:
             os.dup2(before, 0)
             os.close(before)

@@ -133,7 +133,7 @@ def test_more_than_are_shown_is_said(place: Path) -> None:
     seen = on_screen(words(place, "-n", "1"), place, columns=80)
     assert seen.plain.splitlines()[-1] == "There are more; -n 2 shows as many again."
     status, _, err = piped(words(place, "-n", "0"), place)
-    assert (status, err) == (1, "dragoman: -n: 0 is no number of sessions\n")
+    assert (status, err) == (2, "dragoman: -n: 0 is no number of sessions\n")
 
 
 def test_where_there_is_none_it_is_said_how_to_look_further(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_programs_are_told_every_group_unless_they_want_fewer(
 @pytest.mark.parametrize("count", ["0", "-3"])
 def test_no_number_of_groups_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str], count: str) -> None:
     some(state(tmp_path))
-    assert main(["usage", "-n", count]) == 1
+    assert main(["usage", "-n", count]) == 2
     assert f"-n: {count} is no number of groups" in capfd.readouterr().err
 
 
@@ -279,7 +279,7 @@ def test_pitfall_562_calls_are_listed_by_the_ids_of_their_provider(
 
 
 def test_ids_without_providers_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["usage", "--ids"]) == 1
+    assert main(["usage", "--ids"]) == 2
     assert capfd.readouterr().err == "dragoman: --ids lists the calls of providers: it goes with --by provider\n"
 
 
@@ -403,7 +403,7 @@ def test_what_is_said_wrongly_is_one_sentence_and_nothing_is_changed(
     folder = folder_of(str(state(tmp_path)))
     with closing(Journal(folder)) as journal:
         journal.settle(entry(1))
-        assert main(["usage", *words]) == 1
+        assert main(["usage", *words]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"dragoman: {problem}")

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 
 # Seconds of the time that sums are kept by.
 QUARTER = 900
@@ -99,7 +99,7 @@ def zone_of(name: str) -> Zone:
         return Zone(name=name, rules=ZoneInfo(name))
     except (OSError, ValueError, KeyError):
         # A name that is none, and one that leads out of the folder of zones.
-        raise DragomanError(
+        raise UsageError(
             f"zone: {name!r} is not known on this machine; zones are named as Europe/Berlin, UTC or +05:30"
         ) from None
 
@@ -110,7 +110,7 @@ def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int |
     ends = _until(until, zone, now) if until else now
     if begins > ends or (until and begins == ends):
         shown = [zone.local(moment).isoformat(" ", "minutes") for moment in (begins, ends)]
-        raise DragomanError(f"since {shown[0]} is not before until {shown[1]}")
+        raise UsageError(f"since {shown[0]} is not before until {shown[1]}")
     # The present quarter is not over: whatever is in it was before now.
     return Period(
         zone=zone,
@@ -140,7 +140,7 @@ def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
         # There is no such day, or no calendar goes so far.
         moment = None
     if moment is None or not _EARLIEST <= moment < _LATEST:
-        raise DragomanError(f"{option}: {text!r} is no time; it may be {_FORMS}")
+        raise UsageError(f"{option}: {text!r} is no time; it may be {_FORMS}")
     return moment
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.period import Period
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store.usage_questions import (
     NAMES,
@@ -166,15 +166,15 @@ def read_groups(said: Sequence[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(word.strip() for words in said for word in words.split(",") if word.strip()))
     for word in found:
         if word not in GROUPS:
-            raise DragomanError(f"--by: there is no group {word!r}; there are {', '.join(GROUPS)}")
+            raise UsageError(f"--by: there is no group {word!r}; there are {', '.join(GROUPS)}")
     if not found:
-        raise DragomanError(f"--by: says no group; there are {', '.join(GROUPS)}")
+        raise UsageError(f"--by: says no group; there are {', '.join(GROUPS)}")
     both = [word for word in found if word in (SESSION, THREAD)]
     others = [word for word in found if word in NAMES]
     if len(both) > 1:
-        raise DragomanError("--by: a thread is in one session; say session or thread")
+        raise UsageError("--by: a thread is in one session; say session or thread")
     if both and others:
-        raise DragomanError(f"--by: sums of a {both[0]} are kept by day alone, and not by {' or '.join(others)}")
+        raise UsageError(f"--by: sums of a {both[0]} are kept by day alone, and not by {' or '.join(others)}")
     return found
 
 

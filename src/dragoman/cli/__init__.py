@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.errors import ConfigErrors, DragomanError
+from dragoman.errors import ConfigErrors, DragomanError, UsageError
 
 INTERRUPTED = 130
 try:
@@ -42,7 +42,18 @@ try:
         trust,
         usage,
     )
-    from dragoman.cli.parser import DONE, REFUSED, UNREAD, Parser, add_common, children, command_at, new_parser, unknown
+    from dragoman.cli.parser import (
+        DONE,
+        REFUSED,
+        UNREAD,
+        USAGE,
+        Parser,
+        add_common,
+        children,
+        command_at,
+        new_parser,
+        unknown,
+    )
 except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
@@ -152,6 +163,10 @@ def _run(words: Sequence[str]) -> int:
         options.arguments = clients
     try:
         status: int = options.run(options)
+    except UsageError as error:
+        # What only the command itself understands ends as what argparse refuses does.
+        documents.complain(str(error))
+        return USAGE
     except ConfigErrors as error:
         for problem in error.problems:
             documents.complain(str(problem))

@@ -16,7 +16,7 @@ from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Wish
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
@@ -95,7 +95,7 @@ def named_gateway(options: argparse.Namespace) -> str | None:
         return None if options.gateway is None else read_url(options.gateway)
     except ConfigError as error:
         remedy = error.remedy or "for example --gateway https://gateway.example.org"
-        raise ConfigError(key="--gateway", problem=error.problem, remedy=remedy) from None
+        raise UsageError(f"--gateway: {error.problem} ({remedy})") from None
 
 
 def warn_of_clear_text(address: str, key: GivenKey) -> None:
@@ -108,9 +108,9 @@ def warn_of_clear_text(address: str, key: GivenKey) -> None:
 def wish_of(client: Client, options: argparse.Namespace, settings: Settings, address: str) -> Wish:
     """What the user asked for, if the client can have it."""
     if client.needs_model and options.model is None:
-        raise DragomanError(f"{client.name} has to be told which model to ask for: --model NAME")
+        raise UsageError(f"{client.name} has to be told which model to ask for: --model NAME")
     if options.small_model is not None and not client.has_small_model:
-        raise DragomanError(f"{client.name} asks for one model only; leave out --small-model")
+        raise UsageError(f"{client.name} asks for one model only; leave out --small-model")
     return Wish(
         url=address,
         model=options.model,

@@ -14,7 +14,7 @@ from dragoman.cli import documents
 from dragoman.cli.amounts import counted
 from dragoman.cli.recorded import add_config, name_of, now_in_micro, recorded
 from dragoman.cli.terminal import progress, screen_of, wrapped
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 
 REFUSED = 1
 _ELSEWHERE = (
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.store.forgetting import Forgetting
 
     if options.key is None and options.session is None:
-        raise DragomanError("say whom to forget: --key NAME or --session ID")
+        raise UsageError("say whom to forget: --key NAME or --session ID")
     kept = recorded(options)
     drain_all(kept.path, now=now_in_micro())
     if not Path(kept.path).exists():

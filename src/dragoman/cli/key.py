@@ -8,7 +8,7 @@ from dragoman.cli import documents
 from dragoman.config.keys import hash_text, new_key
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import is_name
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 from dragoman.wire.json import encode_text
 
 
@@ -31,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make one key."""
     if not is_name(options.name):
-        raise DragomanError("a key's name has letters, digits, hyphens, dots and underscores, and at most 64 of them")
+        raise UsageError("a key's name has letters, digits, hyphens, dots and underscores, and at most 64 of them")
     key = new_key()
     digest = hash_text(key)
     if options.json:

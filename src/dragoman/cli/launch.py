@@ -21,7 +21,7 @@ from dragoman.cli.system import refuse_windows
 from dragoman.config.finding import state_folder
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
@@ -63,14 +63,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the client to its end; its exit status is ours."""
     client = CLIENTS[options.client]
     if options.name is not None and not _is_name(options.name):
-        raise DragomanError("--name is 1 to 64 letters, digits, dots, hyphens and underscores")
+        raise UsageError("--name is 1 to 64 letters, digits, dots, hyphens and underscores")
     settings = settings_of(options)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
-    # Whatever can go wrong goes wrong before a gateway is started.
-    program = program_of(client, os.environ)
+    # Whatever can go wrong goes wrong before a gateway is started, and first what was said.
     wish_of(client, options, settings, "")
-    running = _running(options, settings)
+    named = named_gateway(options)
+    program = program_of(client, os.environ)
+    running = _running(named, options, settings)
     if running is None:
         refuse_windows()
         _check_models(options, settings)
@@ -96,9 +97,8 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _running(options: argparse.Namespace, settings: Settings) -> str | None:
+def _running(named: str | None, options: argparse.Namespace, settings: Settings) -> str | None:
     """The gateway to use; None if one has to be started."""
-    named = named_gateway(options)
     if named is not None:
         if not is_running(named):
             raise DragomanError(f"no gateway answers at {named}")

@@ -24,7 +24,7 @@ from dragoman.cli.recorded import (
     write_json,
 )
 from dragoman.cli.terminal import screen_of
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.accounts.exchanges import Exchange
@@ -69,9 +69,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show what is asked for."""
     if options.most < 0:
-        raise DragomanError(f"-n: {options.most} is no number of exchanges")
+        raise UsageError(f"-n: {options.most} is no number of exchanges")
     if options.id is not None and options.follow:
-        raise DragomanError("-f follows all exchanges; leave out the id")
+        raise UsageError("-f follows all exchanges; leave out the id")
     kept = recorded(options)
     if options.id is not None:
         return _show(kept, options)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from dragoman.cli.system import refuse_windows
 from dragoman.config.values import address_to_call
+from dragoman.errors import UsageError
 
+_LAST_PORT = 65535
 _SCRIPT = "<mock>say Hello from the script</mock>"
 
 
@@ -24,6 +26,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    if not 0 <= options.port <= _LAST_PORT:
+        raise UsageError(f"--port: {options.port} is no port; they go from 0 to {_LAST_PORT}")
     refuse_windows()
     # Here, so that the other commands start without a server's modules.
     import asyncio

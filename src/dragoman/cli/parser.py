@@ -17,11 +17,12 @@ from dragoman.config.tables import nearest
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# What the command line promises to whoever calls it from a script; docs/command-line.md says the same.
+# What the command line promises to whoever calls it from a script; docs/command-line.md says the same. Whoever raises
+# `UsageError` ends with 2, as what argparse refuses does, and with 1 whatever else goes wrong.
 STATUSES = (
     (0, "done"),
     (1, "refused, or found to be wrong: the reason is on standard error"),
-    (2, "wrong usage of the command line"),
+    (2, "wrong usage of the command line: nothing was done"),
     (3, "strict translation would have lost something"),
     (130, "interrupted"),
     (141, "whoever read the output has gone"),

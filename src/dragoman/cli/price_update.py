@@ -19,7 +19,7 @@ from dragoman.cli import documents
 from dragoman.cli.terminal import printable, progress
 from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError, Unreachable
+from dragoman.errors import DragomanError, Unreachable, UsageError
 from dragoman.prices.changes import Bounds, Change, Changes, compare
 from dragoman.prices.table import Table, check_table, own_table, read_table
 from dragoman.prices.upstream import read_upstream
@@ -66,7 +66,8 @@ def _fetched(source: str) -> bytes:
             say(f"fetching {source} …")
             data = asyncio.run(_fetch(source))
     else:
-        raise DragomanError(f"{source} is no address with https://: what decides about money is not read in clear text")
+        clear = "what decides about money is not read in clear text"
+        raise UsageError(f"--from: {source} is no address with https://: {clear}")
     if len(data) > LARGEST_BOOK:
         raise DragomanError(f"{source} is larger than {LARGEST_BOOK} bytes")
     return data

@@ -29,7 +29,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.values import Kind, address_to_call, is_loopback
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 from dragoman.terminal import screen_of
@@ -216,7 +216,7 @@ def _lifeline() -> int:
     """Standard input, if its end can be waited for."""
     kind = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
-        raise ConfigError(key="--lifeline", problem="standard input is no pipe", remedy="leave --lifeline away")
+        raise UsageError("--lifeline: standard input is no pipe (leave --lifeline away)")
     return 0
 
 
@@ -230,10 +230,8 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
         try:
             said[name] = kind.read(value)
         except ConfigError as error:
-            example = kind.example.strip('"')
-            raise ConfigError(
-                key=f"--{name}", problem=error.problem, remedy=error.remedy or f"for example --{name} {example}"
-            ) from None
+            remedy = error.remedy or "for example --{} {}".format(name, kind.example.strip('"'))
+            raise UsageError(f"--{name}: {error.problem} ({remedy})") from None
     keys = (*settings.keys, *_command_line_keys(settings, options.key_hash))
     return replace(settings, server=replace(settings.server, **said), keys=keys)
 
@@ -245,7 +243,7 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
     try:
         digest = read_hash(written)
     except ConfigError as error:
-        raise ConfigError(key="--key-hash", problem=error.problem, remedy=error.remedy) from None
+        raise UsageError(f"--key-hash: {error.problem} ({error.remedy})") from None
     known = any(key.digest == digest for key in settings.keys)
     return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 

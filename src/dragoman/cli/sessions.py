@@ -23,7 +23,7 @@ from dragoman.cli.recorded import (
     write_json,
 )
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, screen_of, table, wrapped
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.accounts import live, sessions
 
     if options.most < 1:
-        raise DragomanError(f"-n: {options.most} is no number of sessions")
+        raise UsageError(f"-n: {options.most} is no number of sessions")
     kept = recorded(options)
     now = now_in_micro()
     since = kept.since(options.since, now)

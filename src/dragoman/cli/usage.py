@@ -18,7 +18,7 @@ from dragoman.cli import documents
 from dragoman.cli.amounts import counted, money, tokens
 from dragoman.cli.recorded import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.accounts.export import CallId
@@ -97,9 +97,9 @@ def run(options: argparse.Namespace) -> int:
 
     by = read_groups(options.by or ["model"])
     if options.ids and by != ("provider",):
-        raise DragomanError("--ids lists the calls of providers: it goes with --by provider")
+        raise UsageError("--ids lists the calls of providers: it goes with --by provider")
     if options.most is not None and options.most < 1:
-        raise DragomanError(f"-n: {options.most} is no number of groups")
+        raise UsageError(f"-n: {options.most} is no number of groups")
     screen = screen_of(sys.stdout, options.color)
     most = _USUAL if screen.terminal and not (options.all or options.json or options.csv) else None
     if options.most is not None:

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 
 _UNITS = {"": 1, "k": 1000, "m": 1_000_000}
 _is_size = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([km]?)", re.ASCII | re.IGNORECASE).fullmatch
@@ -34,5 +34,5 @@ def read_tokens(text: str, option: str) -> int:
     found = _is_size(text.strip().replace("_", ""))
     tokens = round(float(found[1]) * _UNITS[found[2].lower()]) if found is not None else 0
     if not 0 < tokens <= _LARGEST:
-        raise DragomanError(f"{option} is a number of tokens, for example {option} 32768 or {option} 128k")
+        raise UsageError(f"{option} is a number of tokens, for example {option} 32768 or {option} 128k")
     return tokens
