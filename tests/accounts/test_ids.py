@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.accounts.ids import new_id, times_of
+from dragoman.accounts.ids import answer_suffix, exchange_of, new_id, times_of
 from dragoman.mint import random_token
 from tests.accounts.invented import NOON
 
@@ -22,3 +22,11 @@ def test_the_beginning_of_an_id_says_when_it_was_made() -> None:
         assert times[1] - times[0] <= 16 ** max(13 - digits, 0) + 4_000_000
     for text in ("", "req_", name[:8], "msg_" + name[4:], "req_zzzzzz"):
         assert times_of(text) is None
+
+
+def test_an_answer_that_is_called_after_its_exchange_leads_to_it() -> None:
+    name = new_id(NOON, random_token)
+    for begin in ("msg_", "chatcmpl-", "resp_", ""):
+        assert exchange_of(begin + answer_suffix(name)) == name
+    for text in ("", "msg_1", "chatcmpl-" + "x" * 25, name[:-1], "resp_" + "ü" * 24):
+        assert exchange_of(text) == ""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 
+from dragoman.accounts.exchanges import find
+from dragoman.accounts.placing import Placed
+from dragoman.gateway.records.entries import settled_entry
+from dragoman.gateway.records.record import Record
+from dragoman.store.account_tables import open_account_tables
+from tests.accounts.filled import fill
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -19,6 +26,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.harness import stream as streamed
+from tests.gateway.records.kept import recorded
 from tests.gateway.says import ABROAD, PAIRS, error_body, log_lines, question, streams, tells, turn
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream_of
@@ -108,11 +116,52 @@ def test_pitfall_418_554_an_answer_that_is_made_here_has_an_id_of_its_own(
     assert all(found) and len(set(found)) == len(replies)
 
 
+# What a provider calls its answers: nothing at all, nothing much, or something that nobody else has.
+CALLED = (None, "", "0", "msg_1", "chatcmpl-12", "resp_123", "gen-0123456789abcdef", "msg_0123456789abcdefABCDEF")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_562_an_exchange_is_found_by_every_id_that_its_client_saw(
+    client: str, provider: str, stream: bool
+) -> None:
+    replies = []
+    for name in CALLED:
+        body = {**answer_of(provider, turn(provider)), "id": name or ""}
+        if name is None and not stream:
+            del body["id"]
+        replies.append(streamed(stream_of(provider, body, turn(provider))) if stream else whole(body))
+    with recorded(replies) as (house, records):
+        # What is stored is found by an id of its own.
+        body = question(client, provider, stream=stream) | ({"store": False} if client == RESPONSES else {})
+        answers = [house.post(PATHS[client], body) for _ in replies]
+    found_by(records, [id_of(client, answer) for answer in answers])
+    found_by(records, [answer_id(client, answer.body, stream=stream) for answer in answers])
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_so_is_one_that_failed_where_its_client_was_told_an_id(client: str) -> None:
+    began = stream_of(CHAT, {**answer_of(CHAT, turn(CHAT)), "id": "0"}, turn(CHAT))
+    with recorded([streamed(began[: began.index(b"[DONE]") // 2], None)]) as (house, records):
+        answer = house.post(PATHS[client], question(client, CHAT, stream=True) | {"store": False})
+    found_by(records, [id_of(client, answer)])
+    found_by(records, [answer_id(client, answer.body, stream=True)])
+
+
+def found_by(records: list[Record], ids: list[str]) -> None:
+    """Every record is the one that its id leads to; an answer on the relay may have none."""
+    assert len(records) == len(ids)
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, [(settled_entry(record, "off"), Placed()) for record in records])
+        for record, name in zip(records, ids, strict=True):
+            assert not name or find(tables, name).row.id == record.id
+
+
 def answer_id(protocol: str, body: bytes, *, stream: bool) -> str:
     told = events_of(body)[0] if stream else json.loads(body)
     for owner in ("message", "response"):
         inner = told.get(owner)
         told = inner if isinstance(inner, dict) else told
-    found = told["id"]
+    found = told.get("id", "")
     assert isinstance(found, str)
     return found

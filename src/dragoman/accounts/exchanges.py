@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens
-from dragoman.accounts.ids import times_of
+from dragoman.accounts.ids import exchange_of, times_of
 from dragoman.accounts.rows import Details, details_of
 from dragoman.accounts.secret import NAME as SECRET
 from dragoman.accounts.secret import key_of, secret_in
@@ -95,12 +95,16 @@ def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list
 def find(tables: AccountTables, text: str, folder: Path | None = None) -> Exchange:
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
-    Translated, an answer has the id that its provider gave it but for how that begins; one that is kept here has its
-    own, which is found by a digest that the secret of a `folder` leads to.
+    Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
+    one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `folder`
+    leads to.
     """
     questions = RecordQuestions(tables.connection)
-    times = times_of(text)
-    found = [] if times is None else questions.between(text, *times, _SEVERAL + 1)
+    found: list[RecordRow] = []
+    for told in (text, exchange_of(text)):
+        times = times_of(told)
+        if times is not None and not found:
+            found = questions.between(told, *times, _SEVERAL + 1)
     if not found and text:
         found = questions.anywhere(text, _SEVERAL + 1, object_ids(text))
     if not found and text and folder is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.rules.ids import object_suffix
+
 _BEGINNING = "req_"
 # Digits of the time in microseconds, in hex: enough until the year 2112. What follows it nobody can guess.
 _DIGITS = 13
@@ -17,6 +19,17 @@ _MOMENT = 2_000_000
 def new_id(now: int, token: Callable[[int], str]) -> str:
     """An id for an exchange that begins now, in microseconds."""
     return f"{_BEGINNING}{now:0{_DIGITS}x}{token(_LETTERS)}"
+
+
+def answer_suffix(exchange: str) -> str:
+    """What an answer is called after its exchange, where its provider gave it no name that will do (N4)."""
+    return exchange.removeprefix(_BEGINNING)
+
+
+def exchange_of(answer: str) -> str:
+    """The exchange that an answer would be called after by this id; "" if by that none is."""
+    suffix = object_suffix(answer) or ""
+    return f"{_BEGINNING}{suffix}" if len(suffix) == _DIGITS + _LETTERS else ""
 
 
 def times_of(beginning: str) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from dragoman.accounts.ids import new_id
+from dragoman.accounts.ids import answer_suffix, new_id
 from dragoman.config.prices import book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
@@ -37,6 +37,7 @@ from dragoman.http.flight import Call, Flight
 from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_flight import open_echo
+from dragoman.protocols.codec import Mint
 from dragoman.providers.key_rests import KeyRests
 from dragoman.providers.model_facts import facts_of
 from dragoman.providers.order import Order
@@ -287,6 +288,10 @@ class Service:
     def new_id(self) -> str:
         """An id for one exchange; they ascend."""
         return new_id(time.time_ns() // 1000, random_token)
+
+    def mint_of(self, record: Record) -> Mint:
+        """Where the ids of an exchange come from: an answer without one of its own is found by that of its record."""
+        return Mint(token=self.mint.token, now=self.mint.now, answer=answer_suffix(record.id))
 
     def account(self, record: Record) -> Account:
         """The account of an exchange that begins."""

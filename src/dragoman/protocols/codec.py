@@ -18,7 +18,7 @@ from dragoman.model.response import Response, Usage
 from dragoman.model.signs import Opening, Signs
 from dragoman.model.speech import Sought, Speech
 from dragoman.rules.abilities import Abilities
-from dragoman.rules.ids import IdRule
+from dragoman.rules.ids import IdRule, object_suffix
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.sse import Frame
 
@@ -67,11 +67,17 @@ class Asked(Struct, frozen=True, kw_only=True):
 class Mint(Struct, frozen=True, kw_only=True):
     """Where ids and times come from, so that the core stays deterministic: a source of tokens and a clock reading.
 
-    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds.
+    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds. `answer` are 24 such characters for the
+    id of the answer, where its provider gave it none that will do; without them a token serves.
     """
 
     token: Callable[[int], str]
     now: Callable[[], int]
+    answer: str = ""
+
+    def answer_suffix(self, upstream_id: str) -> str:
+        """The part of an answer's id that is its own (N4): the provider's, if that will do."""
+        return object_suffix(upstream_id) or self.answer or self.token(24)
 
 
 class StreamDecoder(Protocol):

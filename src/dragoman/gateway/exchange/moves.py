@@ -210,7 +210,7 @@ class Moves(ABC):
             source=protocol,
             target=prepared.client,
             request=prepared.translated,
-            mint=self._service.mint,
+            mint=self._service.mint_of(self._account.record),
             collect=collect,
             limit=self._service.settings.limits.event,
             resumes=RESUMES,

@@ -219,14 +219,15 @@ class Replies(Struct, eq=False):
 
     def failed_stream(self, prepared: ProviderRequest | None, failure: Failure) -> bytes:
         """A stream that says nothing but its failure."""
+        mint = self._service.mint_of(self._account.record)
         if prepared is None:
             protocol = self._asked.api_path.protocol
-            return StreamTranslator(source=protocol, target=protocol, mint=self._service.mint).fail(failure)
+            return StreamTranslator(source=protocol, target=protocol, mint=mint).fail(failure)
         translator = StreamTranslator(
             source=prepared.target.endpoint.protocol,
             target=prepared.client,
             request=prepared.translated,
-            mint=self._service.mint,
+            mint=mint,
         )
         return translator.fail(failure)
 

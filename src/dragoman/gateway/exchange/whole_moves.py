@@ -88,7 +88,7 @@ class WholeMoves(RequestMoves):
         size = len(attempt.raw) + sum(map(len, attempt.earlier))
         if size > self._service.settings.limits.answer:
             raise Oversized(_TOO_LARGE)
-        asked, mint = attempt.prepared, self._service.mint
+        asked, mint = attempt.prepared, self._service.mint_of(self._account.record)
         self._work(_TRANSLATING, size, _translated, attempt.raw, attempt.earlier, asked, mint, paid=True)
 
     def _translated(self, event: Done) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from dragoman.accounts.ids import answer_suffix
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.endpoints.other_paths import pass_on
@@ -26,7 +27,6 @@ from dragoman.gateway.stored_responses.response_endpoint import item_shown
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.value_limits import weighed_object
 from dragoman.http.server import Request
-from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.wire.json import decode_object, encode
@@ -66,7 +66,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         account.adopt(its_own.record)
     answer = detached.answer
     if detached.status == 200:
-        answer = await beside_loop(partial(_told, items, answer), size + len(answer), paid=True)
+        answer = await beside_loop(partial(_told, items, answer, account.record.id), size + len(answer), paid=True)
     account.settle()
     request.respond(detached.status, detached.headers, answer)
 
@@ -91,12 +91,12 @@ def _asked(body: bytes, *, recalled: bool) -> tuple[JsonList, bytes]:
     return items, encode(asked)
 
 
-def _told(items: JsonList, answer: bytes) -> bytes:
+def _told(items: JsonList, answer: bytes, exchange: str) -> bytes:
     response = decode_object(answer)
     if response.get("status") != "completed":
         # This endpoint has no word for half a summary, and its client is about to forget the rest.
         raise BadAnswer("the provider gave no complete summary of the conversation")
-    return encode(_compacted(items, response))
+    return encode(_compacted(items, response, exchange))
 
 
 def _items(said: JsonValue) -> JsonList:
@@ -107,7 +107,7 @@ def _items(said: JsonValue) -> JsonList:
     return said
 
 
-def _compacted(items: JsonList, response: JsonObject) -> JsonObject:
+def _compacted(items: JsonList, response: JsonObject, exchange: str) -> JsonObject:
     """The answer as this endpoint gives it."""
     users = [encode(item) for item in items if isinstance(item, dict) and item.get("role") == "user"]
     told: JsonList = [item_shown(item) for item in items_of(users)]
@@ -116,7 +116,7 @@ def _compacted(items: JsonList, response: JsonObject) -> JsonObject:
         if named_in(encode(item)).type == "compaction":
             told.append(item)
     return {
-        "id": "resp_" + random_token(48),
+        "id": "resp_" + answer_suffix(exchange),
         "object": "response.compaction",
         "created_at": response["created_at"],
         "output": told,

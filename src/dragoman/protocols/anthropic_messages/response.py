@@ -30,7 +30,7 @@ from dragoman.rules import arguments
 from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, said, settled
 from dragoman.rules.extras import drop_choices, drop_extras
-from dragoman.rules.ids import legacy_call_id, object_suffix
+from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.labels import label
 from dragoman.rules.seals import issued_by
 from dragoman.rules.toolnames import ToolEntry, Wrapped
@@ -192,7 +192,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     """Write a whole answer for a Messages client."""
     if response.origin == NAME:
         return _encode_home(response)
-    suffix = object_suffix(response.id) or mint.token(24)
+    suffix = mint.answer_suffix(response.id)
     if response.alternatives:
         drop_choices(ledger)
     drop_extras(response.extras, (), ledger, answer=True)

@@ -60,7 +60,6 @@ from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
-from dragoman.rules.ids import object_suffix
 from dragoman.rules.unwrap import InputWrapper
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
@@ -302,7 +301,7 @@ class MessagesStreamEncoder:
 
     def _write_message(self, event: Event) -> bytes:
         assert isinstance(event, Started)
-        suffix = object_suffix(event.id) or self._mint.token(24)
+        suffix = self._mint.answer_suffix(event.id)
         message: JsonObject = {
             "id": f"msg_{suffix}",
             "type": "message",

@@ -23,7 +23,6 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.parts import encode_annotation
 from dragoman.protocols.openai_chat.reasoning import rebuilds
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, HOSTED, ID_PREFIX, NAME, RESPONSES
-from dragoman.rules import ids
 from dragoman.rules.arguments import unwrapped
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.names import flatten
@@ -59,7 +58,7 @@ def restored(call: ToolCall, asked: Asked, at: Place, ledger: Ledger) -> ToolCal
 
 def completion_id(upstream_id: str, mint: Mint) -> str:
     """The answer's id in this protocol's form (N4)."""
-    return ID_PREFIX + (ids.object_suffix(upstream_id) or mint.token(24))
+    return ID_PREFIX + mint.answer_suffix(upstream_id)
 
 
 def client_name(call: ToolCall) -> str:

@@ -60,7 +60,6 @@ from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.blanks import with_blanks
 from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_choices, drop_extras
-from dragoman.rules.ids import object_suffix
 from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
 
@@ -161,7 +160,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
         return _encode_home(response)
-    suffix = object_suffix(asked.answer_id or response.id) or mint.token(24)
+    suffix = mint.answer_suffix(asked.answer_id or response.id)
     now = mint.now()
     created = response.created if response.created is not None else now
     model = asked.request.model or response.model

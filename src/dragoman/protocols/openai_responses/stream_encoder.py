@@ -90,7 +90,6 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.stream_message import MessageStream
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.extras import drop_choices
-from dragoman.rules.ids import object_suffix
 from dragoman.wire.sse import DONE
 
 # Events between the announcement and the result of a hosted call, and those of its end.
@@ -165,7 +164,7 @@ class StreamEncoder:
 
     def _started(self, event: Event) -> bytes:
         assert isinstance(event, Started)
-        suffix = object_suffix(self._asked.answer_id or event.id) or self._mint.token(24)
+        suffix = self._mint.answer_suffix(self._asked.answer_id or event.id)
         self._builder = ItemBuilder(suffix, self._asked, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
         model = self._asked.request.model or event.model
