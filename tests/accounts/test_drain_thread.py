@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -224,6 +225,68 @@ def test_a_journal_that_somebody_removed_is_told_and_followed_by_another(path: s
         worker.settle(1)
     assert count(path) == 1
     assert "was removed" in worker.told[0]
+
+
+def test_what_was_not_read_of_a_journal_that_somebody_removed_is_read_all_the_same(path: str) -> None:
+    folder = folder_of(path)
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.rows == 1)
+        with worker._lock:
+            # As many as there are in the second in which nobody has looked yet.
+            shutil.rmtree(folder)
+            for number in range(2, 50):
+                worker.journal.settle(entry(number))
+        until(lambda: worker.drain.rows == 49)
+        worker.settle(50)
+    assert count(path) == 50
+    assert worker.drain.lost == 0
+    assert [words[:23] for words in worker.told] == ["warn: a journal was rem"]
+
+
+def test_of_one_that_nobody_had_begun_to_read_it_is_told_how_much_is_lost(path: str) -> None:
+    worker = Worker(path)
+    worker.settle(1)
+    worker.settle(2)
+    shutil.rmtree(folder_of(path))
+    worker.drain.start()
+    until(lambda: worker.drain.lost == 2)
+    worker.settle(3)
+    worker.journal.close()
+    assert worker.drain.stop(_LONG)
+    assert count(path) == 1
+    assert worker.told[1] == f"error: 2 exchanges were lost with a journal that was removed from {folder_of(path)}"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_folder_that_was_moved_away_and_comes_back_is_not_moved_into_the_tables_twice(
+    path: str, tmp_path: Path, restarted: bool
+) -> None:
+    folder, elsewhere = folder_of(path), tmp_path / "elsewhere"
+    with running(path) as worker:
+        with worker._lock:
+            worker.journal.open(entry(1, outcome=OPEN))
+        worker.settle(2)
+        until(lambda: worker.drain.rows == 1)
+        with worker._lock:
+            folder.rename(elsewhere)
+            worker.journal.settle(entry(3))
+        until(lambda: worker.drain.rows == 2)
+        if not restarted:
+            for journal in journals_in(elsewhere):
+                journal.rename(folder / journal.name)
+        worker.settle(1)
+    if restarted:
+        with running(path) as other:
+            other.settle(4)
+            until(lambda: other.drain.rows == 1)
+            for journal in journals_in(elsewhere):
+                journal.rename(folder / journal.name)
+            until(lambda: journals_in(folder) == [other.journal.path])
+    assert count(path) == 3 + restarted
+    assert journals_in(folder) == []
+    by_group, by_thread, by_row = sums_and_rows(path)
+    assert by_group == by_thread == by_row
 
 
 def test_a_journal_without_room_is_tended(path: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.folder import ask_to_rotate, asked_to_rotate, folder_of, journals_in, make_folder
+from dragoman.accounts.folder import ask_to_rotate, asked_to_rotate, begun, folder_of, journals_in, make_folder
 
 
 def test_journals_lie_beside_the_file_also_where_a_link_leads_to_it(tmp_path: Path) -> None:
@@ -41,3 +41,8 @@ def test_workers_are_asked_to_rotate_by_a_time(tmp_path: Path) -> None:
     assert [found.name for found in tmp_path.iterdir()] == ["rotate"]
     (tmp_path / "rotate").write_text("what?")
     assert asked_to_rotate(tmp_path) == 0
+
+
+def test_a_journal_without_a_time_is_an_old_one() -> None:
+    assert begun("00000000000000042-7-1.log") == 42
+    assert begun("notes.log") == 0

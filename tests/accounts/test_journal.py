@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -227,7 +228,40 @@ def test_another_that_cannot_be_begun_leaves_the_present_one(tmp_path: Path) -> 
     assert ids(path) == ["01", "02"]
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_one_that_is_gone_is_not_written_any_more_and_what_is_open_goes_on_in_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    now = [NOON * 1000]
+    journal = Journal(folder, clock=lambda: now[0])
+    journal.open(entry(1, outcome=OPEN))
+    journal.settle(entry(2))
+    gone = journal.path
+    assert gone is not None
+    shutil.rmtree(folder)
+    folder.write_text("no folder")
+    assert journal.is_gone
+    journal.rotate()
+    assert journal.problem == "file exists"
+    assert journal.descriptor == -1
+    assert not journal.is_gone
+    assert not journal.settle(entry(3))
+    # What it held can still be read.
+    ((path, descriptor),) = journal.removed
+    assert path == gone
+    assert [found.id for found in read_piece(descriptor, 0).entries] == [entry(2).id]
+    os.close(descriptor)
+    folder.unlink()
+    now[0] += 2_000_000_000
+    assert journal.tend()
+    assert journal.problem == ""
+    assert ids(journal.path) == ["03"]
+    assert journal.path is not None
+    with journal.path.open("rb") as file:
+        assert [found.id for found in read_story(file.fileno()).unsettled] == [entry(1).id]
+    journal.close()
+
+
+@pytest.mark.parametrize("later", [2, -3600])
+def test_a_folder_that_cannot_be_made_is_told_and_tried_again(tmp_path: Path, later: int) -> None:
     place = tmp_path / "file"
     place.write_text("no folder")
     now = [NOON * 1000]

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import CRASHED, Entry, Tokens
-from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.accounts.folder import begun, folder_of, journals_in
 from dragoman.accounts.journal_lock import lock_one_that_is_there
 from dragoman.accounts.journal_reader import Piece, read_before, read_piece, read_story
 from dragoman.accounts.mending import mended
@@ -28,6 +28,8 @@ from dragoman.store.account_tables import AccountTables, is_outdated, open_accou
 # What a token is in bytes of JSON, where nothing was counted.
 _BYTES_OF_A_TOKEN = 4
 
+# For so long, in microseconds, a journal that is gone may come back.
+_MAY_COME_BACK = 30 * 86_400_000_000
 # So many bytes of a journal are written in one transaction, for which others wait.
 _AT_ONCE = 1024 * 1024
 
@@ -98,6 +100,21 @@ class Drainer:
         finally:
             os.close(descriptor)
 
+    def drain_removed(self, descriptor: int, journal: Path) -> int:
+        """Move what is left of a journal that its own worker has open and that is not at its place any more.
+
+        Give how many exchanges cannot be moved: without a mark nobody knows whether they are in the tables.
+        """
+        at = self._drain(descriptor, journal, is_over=True)
+        self._heard.pop(journal.name, None)
+        lost = 0
+        while (piece := read_piece(descriptor, at, is_over=True)).end > at:
+            lost, at = lost + len(piece.entries), piece.end
+        if not lost:
+            # If it comes back, it is only to be removed: what is open in it goes on in another one.
+            self._write(journal, [Piece(at, os.fstat(descriptor).st_size + 1, [])])
+        return lost
+
     def drain_orphans(self, now: int) -> int:
         """Move and remove the journals of workers that are gone; give how many bytes are left of those that stay."""
         left = 0
@@ -107,11 +124,15 @@ class Drainer:
                     left += _size(journal)
         return left
 
-    def remove_marks(self) -> None:
-        """Forget journals whose files are gone: of one that was removed by somebody who was killed then."""
+    def remove_marks(self, now: int) -> None:
+        """Forget journals whose files are gone, as of one that was removed by somebody who was killed then.
+
+        Not the latest: a folder that was moved away may come back, and nothing in it is to be moved twice.
+        """
         with self.tables.reading():
             known = self.tables.marks.all()
-        gone = [name for name in known if not (self._folder / name).exists()]
+        before = now - _MAY_COME_BACK
+        gone = [name for name in known if begun(name) < before and not (self._folder / name).exists()]
         if gone:
             with self.tables.transaction():
                 for name in gone:

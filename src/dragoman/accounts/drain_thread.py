@@ -7,6 +7,7 @@ that older rules have classed, in small steps.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +38,8 @@ _TIP_DAYS = 90.0
 
 
 class Drain:
-    """The thread. What it counts may be read at any time: bytes that wait, rows, wrong lines, and how often it failed.
+    """The thread. What it counts may be read at any time: bytes that wait, rows, wrong lines, exchanges that were lost
+    with a journal that somebody removed, and how often it failed.
 
     `tend` has the journal tended by whoever writes it; `tell` hears what the operator has to know. `problem` says why
     nothing can be moved at present.
@@ -79,6 +81,7 @@ class Drain:
         self.rows = 0
         self.damaged = 0
         self.removed = 0
+        self.lost = 0
         self.errors = 0
         self.problem = ""
 
@@ -111,6 +114,8 @@ class Drain:
             pause = self._step(pause)
         # The journal was closed before: it is an orphan now, and done with.
         self._step(pause, at_last=True)
+        if self._journal.removed:
+            self._tell("error", f"what was not read of a journal that was removed from {self._folder} is lost")
         self._close()
 
     def _step(self, pause: float, *, at_last: bool = False) -> float:
@@ -138,12 +143,11 @@ class Drain:
 
     def _look_after_journal(self) -> None:
         journal = self._journal
-        path = journal.path
         # In this order: one that is closed removes its file by itself, after it says so.
-        is_gone = path is not None and journal.descriptor >= 0 and not path.exists() and not journal.is_closed
+        is_gone = journal.is_gone and not journal.is_closed
         asked = asked_to_rotate(self._folder)
         if is_gone:
-            self._tell("warn", f"a journal was removed from {self._folder}; what was not read of it is lost")
+            self._tell("warn", f"a journal was removed from {self._folder}, or moved away; another is begun")
         if is_gone or (asked > journal.begun and asked != self._rotated):
             # Once for each time that somebody asks, whatever clock they go by.
             self._rotated = asked
@@ -153,6 +157,14 @@ class Drain:
 
     def _move(self) -> None:
         journal = self._journal
+        while journal.removed:
+            path, descriptor = journal.removed[0]
+            lost = self._opened().drain_removed(descriptor, path)
+            journal.removed.popleft()
+            os.close(descriptor)
+            self.lost += lost
+            if lost:
+                self._tell("error", f"{lost} exchanges were lost with a journal that was removed from {self._folder}")
         own, size = journal.path, journal.size
         if own is not None and journal.descriptor >= 0 and not journal.is_bare and self._applied != (own, size):
             self._applied = (own, self._opened().drain(own))
@@ -201,7 +213,7 @@ class Drain:
         if self._drainer is None:
             self._tables = open_account_tables(self._path, patience=_PATIENCE)
             self._drainer = Drainer(self._tables, self._folder, self._told, self._heard)
-            self._drainer.remove_marks()
+            self._drainer.remove_marks(self._clock() // 1000)
         self._drainer.told = self._told
         return self._drainer
 

@@ -33,6 +33,12 @@ def journals_in(folder: Path) -> list[Path]:
         return []
 
 
+def begun(name: str) -> int:
+    """When a journal was begun, in microseconds, by its name; 0 of one whose name does not say it."""
+    time_said = name.partition("-")[0]
+    return int(time_said) if time_said.isascii() and time_said.isdecimal() else 0
+
+
 def ask_to_rotate(folder: Path, now: int) -> None:
     """Have every worker begin another journal, so that what it wrote until `now` (microseconds) can be removed."""
     asked = folder / f"{_ROTATE}.{os.getpid()}"

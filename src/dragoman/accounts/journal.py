@@ -32,7 +32,8 @@ MOST = 16 * 1024 * 1024
 _MOST_WAITING = 4 * 1024 * 1024
 # How long, in seconds, a journal that could not be opened is left alone.
 _REOPEN_AFTER = 1.0
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+# One that somebody removes can still be read by whoever has it open.
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
 # Names that others took, one after the other, until it is believed that something else is wrong.
 _TRIES = 8
 
@@ -46,7 +47,8 @@ class Journal:
 
     `problem` says why lines cannot be written at present, `lost` how many of them never will be. `begun` is the time of
     the present file, in microseconds. `retire` is given each file that is done with, to be closed; closing it gives up
-    its lock.
+    its lock. `removed` are files that somebody took away from under it, still open, for whoever drains to read and
+    close.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Journal:
         self.begun = 0
         self.problem = ""
         self.lost = 0
+        self.removed: deque[tuple[Path, int]] = deque()
         self._begin()
 
     @property
@@ -88,6 +91,11 @@ class Journal:
     def is_closed(self) -> bool:
         """Whether nothing is written any more."""
         return self._closed
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has removed the present file, or moved it away: nobody else can find what is written."""
+        return self.path is not None and self._descriptor >= 0 and not self.path.exists()
 
     @property
     def is_bare(self) -> bool:
@@ -162,8 +170,19 @@ class Journal:
         return True
 
     def rotate(self) -> None:
-        """Begin another file, and let go of the present one; that stays if no other can be begun."""
-        if not self._closed and self._descriptor >= 0:
+        """Begin another file, and let go of the present one; that stays if no other can be begun, unless it is gone."""
+        if self._closed or self._descriptor < 0:
+            return
+        if not self.is_gone:
+            self._begin()
+            return
+        assert self.path is not None
+        self.removed.append((self.path, os.dup(self._descriptor)))
+        if not self._begin():
+            descriptor, self._descriptor = self._descriptor, -1
+            self._retire(descriptor)
+            # Once more, to know why; what is open is told in the next one.
+            self._tried = 0
             self._begin()
 
     def close(self) -> None:

@@ -6,11 +6,12 @@ import errno
 import io
 import os
 import re
+import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -271,6 +272,47 @@ def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Pat
         disk.full = False
         until(lambda: house.get("/readyz").status == 200)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+
+
+def test_a_folder_of_journals_that_is_removed_under_load_loses_nothing(tmp_path: Path) -> None:
+    folder = folder_of(str(tmp_path / "state.db"))
+    with accounted(tmp_path, answers) as house:
+        for _ in range(3):
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+            until(lambda: b"\nrecords backlog: 0\n" in house.get("/readyz?verbose").body)
+            shutil.rmtree(folder)
+            for protocol in (MESSAGES, CHAT, RESPONSES):
+                assert house.post(PATHS[protocol], question(protocol, CHAT)).status == 200
+            until(folder.exists)
+        until(lambda: b"\nrecords rows: 12\n" in house.get("/readyz?verbose").body)
+        assert b"\nrecords lost: 0\n" in house.get("/readyz?verbose").body
+        assert house.log.getvalue().count("a journal was removed") >= 3
+    assert len(rows(tmp_path)) == 12
+
+
+def make_a_file_of(folder: Path) -> None:
+    """Put a file where a folder was, which a gateway may make again at any moment."""
+    while folder.is_dir():
+        shutil.rmtree(folder)
+        with suppress(IsADirectoryError):
+            folder.write_text("no folder")
+
+
+@pytest.mark.parametrize("when_full", ["answer", "refuse"])
+def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(tmp_path: Path, when_full: str) -> None:
+    folder = folder_of(str(tmp_path / "state.db"))
+    with accounted(tmp_path, answers, {"when_full": when_full}) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body)
+        make_a_file_of(folder)
+        until(lambda: b"exchanges cannot be written down: file exists" in house.get("/readyz").body)
+        answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
+        assert (answer.status, house.get("/readyz").status) == ((200, 200) if when_full == "answer" else (503, 503))
+        folder.unlink()
+        until(lambda: house.get("/readyz").body == b"ready\n")
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+    # Who is refused has a row, too.
+    assert len(rows(tmp_path)) == 3
 
 
 def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_probe(tmp_path: Path) -> None:

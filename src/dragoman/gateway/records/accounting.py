@@ -164,7 +164,7 @@ class Accounting:
             rows=drain.rows,
             backlog=drain.backlog,
             damaged=drain.damaged,
-            lost=journal.lost,
+            lost=journal.lost + drain.lost,
             strangers=self.strangers,
             errors=drain.errors,
             removed=drain.removed,
