@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman.accounts.drain import drain_all
 from dragoman.accounts.entry import Entry
-from dragoman.accounts.folder import asked_to_rotate, folder_of, journals_in
-from dragoman.accounts.forget import Forgotten, Whom, begun, find, forget
+from dragoman.accounts.folder import asked_to_rotate, begun, folder_of, journals_in
+from dragoman.accounts.forget import Forgotten, Whom, find, forget
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.period import period_of, zone_of
 from dragoman.accounts.placing import Placed
@@ -134,10 +135,33 @@ def test_pitfall_658_journals_that_a_worker_writes_are_followed_by_others(tmp_pa
 
         assert done(file, whom, look, patience=60) == Forgotten(rows=2)
         assert found_in_files(folder_of(str(file))) == {}
-        assert [begun(path) for path in journals_in(folder_of(str(file)))] == [now]
+        assert [begun(path.name) for path in journals_in(folder_of(str(file)))] == [now]
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT count(*) FROM records").fetchone() == (0,)
         assert db.execute("SELECT sum(requests) FROM sums").fetchone() == (2,)
+
+
+def test_a_clock_that_was_set_back_keeps_nobodys_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    folder = folder_of(str(file))
+    hour = 3600 * 1_000_000
+    # Two workers that began before the clock was set back, and go by it now.
+    clocks = [NOON + hour, NOON + hour // 2]
+    journals = [Journal(folder, clock=partial(lambda at: clocks[at] * 1000, at)) for at in range(2)]
+    for number, journal in enumerate(journals):
+        journal.settle(alices(number))
+    drain_all(str(file), now=NOON)
+
+    def look(seconds: float) -> None:
+        for at, journal in enumerate(journals):
+            clocks[at] = NOON
+            if asked_to_rotate(folder) > journal.begun:
+                journal.rotate()
+
+    assert done(file, who(file, "alice"), look, patience=60) == Forgotten(rows=2)
+    assert found_in_files(tmp_path) == {}
+    for journal in journals:
+        journal.close()
 
 
 def test_a_journal_of_a_worker_that_is_gone_goes_too(tmp_path: Path) -> None:
@@ -193,8 +217,3 @@ def test_steps_are_told(tmp_path: Path) -> None:
     assert said[0] == "asking workers to begin another journal …"
     assert "3 rows removed …" in said
     assert said[-1] == "writing over what was removed …"
-
-
-def test_a_journal_without_a_time_is_an_old_one() -> None:
-    assert begun(Path("x/00000000000000042-7-1.log")) == 42
-    assert begun(Path("x/notes.log")) == 0

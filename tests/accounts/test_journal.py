@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_made_is_told_and_tried_again(tmp_path: Path, la
     place.unlink()
     # Not at every line.
     assert not journal.settle(entry(2))
-    now[0] += 2_000_000_000
+    now[0] += later * 1_000_000_000
     assert journal.settle(entry(3))
     assert ids(journal.path) == ["01", "02", "03"]
     journal.close()

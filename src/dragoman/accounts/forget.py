@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import Struct
 
 from dragoman.accounts.drain import drain_all
-from dragoman.accounts.folder import ask_to_rotate, folder_of, journals_in
-from dragoman.errors import DragomanError
+from dragoman.accounts.folder import ask_to_rotate, begun, folder_of, journals_in
+from dragoman.errors import DragomanError, UsageError
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.forgetting import Amount, Forgetting
 
@@ -43,7 +42,7 @@ def find(forgetting: Forgetting, key: str | None, session: str | None) -> Whom:
     """Who is meant by what was said; an error if nobody is."""
     if session is None:
         if key is None:
-            raise DragomanError("say whom to forget: --key NAME or --session ID")
+            raise UsageError("say whom to forget: --key NAME or --session ID")
         amount = forgetting.amount_of_key(key)
         if amount != Amount():
             return Whom(words=f"key {key!r}", amount=amount, key=key)
@@ -88,28 +87,19 @@ def forget(
 
 
 def _remove_journals(path: str, clock: Callable[[], int], patience: float, pause: Callable[[float], None]) -> list[str]:
-    """Have every journal that was begun before now drained and removed; tell of those that stay."""
+    """Have every journal that is there drained and removed; tell of those that stay."""
     folder = folder_of(path)
-    asked = clock()
-    if _begun_before(folder, asked):
-        ask_to_rotate(folder, asked)
+    old = journals_in(folder)
+    if old:
+        # A clock that was set back is behind the time at which they were begun.
+        ask_to_rotate(folder, max(clock(), *(begun(journal.name) + 1 for journal in old)))
     ends = time.monotonic() + patience
     while True:
         drain_all(path, now=clock())
-        old = _begun_before(folder, asked)
+        old = [journal for journal in old if journal.exists()]
         if not old or time.monotonic() >= ends:
             return [f"{journal}: a worker still writes to it" for journal in old]
         pause(_PAUSE)
-
-
-def _begun_before(folder: Path, asked: int) -> list[Path]:
-    return [journal for journal in journals_in(folder) if begun(journal) < asked]
-
-
-def begun(journal: Path) -> int:
-    """When a journal was begun, in microseconds, by its name; 0 of one whose name does not say it."""
-    time_said = journal.name.partition("-")[0]
-    return int(time_said) if time_said.isascii() and time_said.isdecimal() else 0
 
 
 def _remove_rows(tables: AccountTables, whom: Whom, say: Callable[[str], None]) -> int:

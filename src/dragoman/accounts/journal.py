@@ -226,7 +226,7 @@ class Journal:
 
     def _begin(self) -> bool:
         now = self._clock()
-        if self._tried and now - self._tried < _REOPEN_AFTER * 1e9 and self._descriptor < 0:
+        if self._tried and 0 <= now - self._tried < _REOPEN_AFTER * 1e9 and self._descriptor < 0:
             return False
         self._tried = now
         try:
