@@ -262,7 +262,15 @@ COUNTS = st.none() | st.integers(-2, 5) | st.integers(0, 1 << 37)
 
 @given(
     name=st.sampled_from(["p/m", "q/m", "openai/gpt-5.4", "anthropic/claude-sonnet-4-5", "google/gemini-2.5-pro"]),
-    rates=st.builds(Rates, input=RATES, output=RATES, cache_read=RATES, thinking=st.none() | RATES, request=RATES),
+    rates=st.builds(
+        Rates,
+        input=RATES,
+        output=RATES,
+        cache_read=RATES,
+        cache_write=RATES,
+        thinking=st.none() | RATES,
+        request=RATES,
+    ),
     counts=st.fixed_dictionaries(
         {"input": st.integers(-2, 1 << 37), "output": st.integers(-2, 1 << 37)},
         optional={name: COUNTS for name in ("cache_read", "cache_write", "thinking", "web_searches")},

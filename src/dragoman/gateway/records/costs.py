@@ -47,11 +47,12 @@ _find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
 
 
 class _Simple(Struct, frozen=True, gc=False):
-    """Prices of input, output and what a cache had, up to so many tokens; most calls need no others."""
+    """Prices of input, output and what a cache had or took, up to so many tokens; most calls need no others."""
 
     input: int
     output: int
     cache_read: int | None
+    cache_write: int | None
     most: int
     # What goes with the amounts: what has no price, and where the prices are from.
     unpriced: tuple[str, ...]
@@ -62,17 +63,22 @@ class _Simple(Struct, frozen=True, gc=False):
     def spent(self, usage: Usage) -> tuple[Tokens, Money] | None:
         """What counts took and cost that tell nothing else; None if these are not so simple."""
         total, output, read, thinking = usage.input, usage.output, usage.cache_read or 0, usage.thinking or 0
-        if usage.cache_write or usage.web_searches or not 0 <= read <= total or not 0 <= thinking <= output:
+        written = usage.cache_write or 0
+        plain = total - read - written
+        if usage.web_searches or min(plain, read, written, thinking, output - thinking) < 0:
             return None
-        if total > self.most or total + output > _MOST_TOKENS or (read and self.cache_read is None):
+        if total > self.most or total + output > _MOST_TOKENS:
             return None
-        paid = nano(total - read, self.input)
+        if (read and self.cache_read is None) or (written and self.cache_write is None):
+            return None
+        paid = nano(plain, self.input)
         said = nano(output, self.output)
         cached = nano(read, self.cache_read or 0) if read else 0
-        if paid + said + cached > _DEAREST:
+        kept = nano(written, self.cache_write or 0) if written else 0
+        if paid + said + cached + kept > _DEAREST:
             return None
-        money = Money(paid, said, cached, 0, 0, 0, 0, 0, self.unpriced, self.version, self.entry, self.tier)
-        return Tokens(total, read, 0, 0, output, thinking), money
+        money = Money(paid, said, cached, kept, 0, 0, 0, 0, self.unpriced, self.version, self.entry, self.tier)
+        return Tokens(total, read, written, 0, output, thinking), money
 
 
 class _Known(Struct, frozen=True):
@@ -154,12 +160,13 @@ class Costs:
         ladder, cost = ladder_of(facts, tier), price(facts, classes.Tokens(), tier)
         version = self._version(cost)
         if ladder is None:
-            return _Simple(0, 0, 0, _MOST_TOKENS, cost.unpriced, version, cost.entry, tier)
+            return _Simple(0, 0, 0, 0, _MOST_TOKENS, cost.unpriced, version, cost.entry, tier)
         rates = ladder.base
         if rates.input is None or rates.output is None or rates.thinking is not None or rates.request:
             return None
         most = ladder.steps[0].above if ladder.steps else _MOST_TOKENS
-        return _Simple(rates.input, rates.output, rates.cache_read, most, (), version, cost.entry, tier)
+        read, written = rates.cache_read, rates.cache_write
+        return _Simple(rates.input, rates.output, read, written, most, (), version, cost.entry, tier)
 
     def _find(self, target: Target, answered_by: str, tier: str, now: float) -> tuple[ModelFacts | None, float, float]:
         provider, found = target.provider, [ModelFacts()]
