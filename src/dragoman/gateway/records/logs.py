@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
-from dragoman.accounts.entry import Considered
+from dragoman.accounts.entry import Considered, Money
 from dragoman.errors import WireError
 from dragoman.gateway.records.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.records.log_writer import LogWriter
@@ -24,6 +24,7 @@ from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.wire.json import encode
 
 _SHOWN = 120
+_DELETE = b"\x7f"
 _MICROSECONDS = 1_000_000
 
 
@@ -78,7 +79,8 @@ class Log:
             self._out.write(line + "\n")
 
     def _as_json(self, record: Record) -> str:
-        usage = record.usage
+        usage, money = record.usage, record.money
+        cost = "" if money is None else in_units(money.total, NANO)
         line: JsonObject = {
             "time": _now(),
             "level": "info" if record.status < 500 else "error",
@@ -101,7 +103,7 @@ class Log:
         }
         if record.route:
             line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
-            line["tried"] = [_tried(attempt) for attempt in record.attempts]
+            line["tried"] = [_tried(attempt, money, cost) for attempt in record.attempts]
         if record.considered:
             line["considered"] = [_considered(each) for each in record.considered]
             if record.considered_more:
@@ -117,8 +119,8 @@ class Log:
             line["cached"] = usage.cache_read or 0
         if record.estimated:
             line["estimated"] = True
-        if (money := record.money) is not None:
-            line["cost"] = in_units(money.total, NANO)
+        if money is not None:
+            line["cost"] = cost
             if money.unpriced:
                 line["unpriced"] = list(money.unpriced)
             if money.said is not None:
@@ -142,8 +144,8 @@ class Log:
         return _json_line(line)
 
 
-def _tried(attempt: Attempt) -> JsonValue:
-    """One of the calls that were made for an exchange, and what became of it."""
+def _tried(attempt: Attempt, money: Money | None, cost: str) -> JsonValue:
+    """One of the calls that were made for an exchange, and what became of it; `cost` is what `money` comes to."""
     told: JsonObject = {
         "target": f"{attempt.provider}/{attempt.model[:_SHOWN]}",
         "kind": attempt.kind,
@@ -154,7 +156,8 @@ def _tried(attempt: Attempt) -> JsonValue:
     if counted is not None:
         told["input"], told["output"] = counted.input, counted.output
     if attempt.money is not None:
-        told["cost"] = in_units(attempt.money.total, NANO)
+        # Of most exchanges there is one call, which cost what the exchange did.
+        told["cost"] = cost if attempt.money is money else in_units(attempt.money.total, NANO)
     if attempt.maybe_billed:
         told["maybe_billed"] = True
     return told
@@ -191,7 +194,11 @@ def _octets(line: str) -> bytes:
 def _json_line(line: JsonObject) -> str:
     """One line for a machine that a terminal may still show: what JSON allows but is not printable is escaped."""
     try:
-        text = encode(line).decode()
+        written = encode(line)
+        text = written.decode()
+        if written.isascii() and _DELETE not in written:
+            # All other control characters are escaped already, and letter by letter takes far longer to see.
+            return text
     except WireError:
         # A lone surrogate, as in the name of a file that is not UTF-8.
         text = encode({name: _mended(value) for name, value in line.items()}).decode()
