@@ -84,12 +84,16 @@ def _collect(
 ) -> list[Turn]:
     turns: list[Turn] = []
     open_turn: Turn | None = None
-    last_spoken = max([index for index, message in enumerate(messages) if message.role is _USER], default=-1)
+    # Found when somebody asks, which few do.
+    last_spoken: int | None = None
     for index, message in enumerate(messages):
-        if message.transient and index < last_spoken:
-            note = "counts only until the next user message"
-            ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
-            continue
+        if message.transient:
+            if last_spoken is None:
+                last_spoken = max([at for at, other in enumerate(messages) if other.role is _USER], default=-1)
+            if index < last_spoken:
+                note = "counts only until the next user message"
+                ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
+                continue
         if message.name is not None:
             note = "participant names are not carried over"
             ledger.dropped(Feature.PARTICIPANT_NAME, ("messages", index, "name"), note)

@@ -73,7 +73,7 @@ def encode_conversation(request: Request, writing: Writing) -> MessageList:
     while leading < len(turns) and turns[leading].kind in _INSTRUCTIONS:
         _encode_leading(turns[leading], conversation, writing)
         leading += 1
-    following = _following(turns)
+    following: list[TurnKind | None] = []
     for position in range(leading, len(turns)):
         turn = turns[position]
         kind = turn.kind
@@ -84,6 +84,8 @@ def encode_conversation(request: Request, writing: Writing) -> MessageList:
         elif kind is _USER:
             _encode_user(turn, conversation, writing)
         else:
+            # Few say anything late.
+            following = following or _following(turns)
             _encode_late(turn, following[position], conversation, writing)
     _repair_ends(conversation, writing, leads=_may_lead(request, writing))
     return conversation

@@ -366,6 +366,12 @@ def _completion(
 
 
 def _logprobs(parts: tuple[Part, ...]) -> JsonObject | None:
+    for part in parts:
+        if isinstance(part, Text | Refusal) and part.logprobs:
+            break
+    else:
+        # As of nearly all.
+        return None
     content = joined(part.logprobs for part in parts if isinstance(part, Text))
     refusal = joined(part.logprobs for part in parts if isinstance(part, Refusal))
     return {"content": content, "refusal": refusal} if content or refusal else None
