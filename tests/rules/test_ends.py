@@ -327,3 +327,11 @@ def test_item_14_an_unknown_end_inside_arguments_is_a_cut(word: str | None) -> N
     choice = {"index": 0, "message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": word}
     told = translate_response(json.dumps({"id": "c", "choices": [choice]}).encode(), source=CHAT, target=MESSAGES)
     assert json.loads(told.body)["stop_reason"] == "max_tokens"
+
+
+def test_a_word_of_the_table_says_one_thing() -> None:
+    """It is found there before anything else is asked: it breaks nothing off, and is never no reason."""
+    assert ENDS.keys().isdisjoint(FAILURES)
+    for word, reason in ENDS.items():
+        assert (said(word), reason_of(word), broken_off(word)) == (word, reason, None)
+        assert reason_of(word.upper()) is reason

@@ -36,10 +36,13 @@ def spelled(usage: JsonObject) -> JsonObject:
         return usage
     others: JsonObject = {}
     for key, value in usage.items():
+        if type(value) is int:
+            continue
         if isinstance(value, dict):
-            inner = spelled(value)
-            if inner is not value:
-                others[key] = inner
+            if not _SPELLED.issuperset(map(type, value.values())):
+                inner = spelled(value)
+                if inner is not value:
+                    others[key] = inner
         elif isinstance(value, str) and value.isascii() and value.isdigit():
             others[key] = count_of(value)
     return {**usage, **others} if others else usage

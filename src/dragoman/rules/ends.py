@@ -114,11 +114,16 @@ _FAILING = ("error", "fail", "abort", "cancel", "interrupt", "unavailable", "ove
 
 def said(word: str | None) -> str:
     """The provider's word if it says anything; `""` and what means "not yet" are no reason."""
-    return word if word is not None and _plain(word) not in _NO_REASON else ""
+    if word is None or word in ENDS:
+        return word or ""
+    return word if _plain(word) not in _NO_REASON else ""
 
 
 def reason_of(word: str) -> StopReason:
     """What a word means; that of none is an end."""
+    usual = ENDS.get(word)
+    if usual is not None:
+        return usual
     plain = _plain(word)
     if plain in _NO_REASON:
         return _END
@@ -133,6 +138,8 @@ def reason_of(word: str) -> StopReason:
 
 def broken_off(word: str | None) -> Failure | None:
     """The failure that a word stands for; None if it is no such word."""
+    if word in ENDS:
+        return None
     plain = _plain(word or "")
     crowded = FAILURES.get(plain)
     if crowded is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
@@ -18,7 +20,8 @@ from dragoman.model.parts import (
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
-from dragoman.protocols.anthropic_messages import CODEC
+from dragoman.protocols.anthropic_messages import CODEC, response
+from dragoman.protocols.anthropic_messages.shapes import STOP_REASONS
 from dragoman.protocols.codec import Asked
 from dragoman.rules.toolnames import ToolTable, Wrapped
 from tests.protocols.anthropic_messages.support import ADAPTIVE, asked, at, losses, mint, written
@@ -226,3 +229,62 @@ def test_item_7_a_call_said_twice_is_one() -> None:
     assert isinstance(first, ToolCall) and isinstance(second, ToolCall)
     assert (first.call_id, first.arguments, second.arguments) == ("t", '{"x":1}', '{"x":2}')
     assert second.call_id != "t"
+
+
+TEXTS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=3)}), max_size=3)
+COUNTS: JsonObject = {
+    "input_tokens": 12,
+    "cache_creation_input_tokens": 3,
+    "cache_read_input_tokens": 4,
+    "output_tokens": 5,
+    "output_tokens_details": {"thinking_tokens": 2},
+}
+ODDITIES: list[JsonValue] = [
+    None,
+    "",
+    "x",
+    1,
+    True,
+    [],
+    [1],
+    {},
+    {"type": "text"},
+    [CALL],
+    [{"type": "text", "text": 1}],
+]
+ODD = st.sampled_from(ODDITIES)
+
+
+@given(
+    texts=TEXTS,
+    word=st.sampled_from([*STOP_REASONS, "stop", "error", ""]),
+    usage=st.sampled_from([COUNTS, {**COUNTS, "output_tokens": "5"}, {**COUNTS, "cache_read_input_tokens": None}]),
+    others=st.dictionaries(st.sampled_from([*answer(), "odd"]), ODD, max_size=2),
+    left_out=st.sets(st.sampled_from([*answer()]), max_size=2),
+)
+def test_the_short_way_to_a_usual_answer_gives_what_the_long_one_does(
+    texts: list[JsonObject], word: str, usage: JsonObject, others: JsonObject, left_out: set[str]
+) -> None:
+    told = answer(*texts, stop=word, **{"usage": usage, **others})
+    body: JsonObject = {name: value for name, value in told.items() if name not in left_out}
+    with pytest.MonkeyPatch.context() as patch:
+        short = _heard(body)
+        patch.setattr(response, "_usual", lambda _: None)
+        assert short == _heard(body)
+
+
+def _heard(body: JsonObject) -> tuple[object, object]:
+    """What comes of reading an answer, with what was lost of it; or the error that it is."""
+    ledger = Ledger()
+    try:
+        return CODEC.decode_response(body, asked(), ledger), ledger.losses
+    except WireError as error:
+        return str(error), None
+
+
+def test_a_usual_answer_goes_the_short_way() -> None:
+    """In the form in which the service itself gives nearly all."""
+    body = answer({"type": "text", "text": "Hello"}, usage=COUNTS)
+    read = response._usual(body)
+    assert read is not None
+    assert read.usage == Usage(input=19, output=5, cache_read=4, cache_write=3, thinking=2)

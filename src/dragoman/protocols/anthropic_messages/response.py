@@ -7,14 +7,16 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Compaction,
+    Extras,
     HostedResult,
     InputForm,
     Part,
     Refusal,
+    Text,
     Thinking,
     ToolCall,
 )
@@ -35,14 +37,20 @@ from dragoman.rules.labels import label
 from dragoman.rules.seals import issued_by
 from dragoman.rules.toolnames import ToolEntry, Wrapped
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
-from dragoman.wire.fields import Fields
+from dragoman.wire.fields import ROOT, Fields
 from dragoman.wire.json import decode, encode, encode_text
+
+# Members of an enumeration are slow to find, and these are looked for in every answer.
+_TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
 
 
 def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """Read a whole answer; an error inside a success is a failure (O2)."""
     if body.get("type") == "error" or (body.get("error") is not None and "content" not in body):
         return failure_in_body(body)
+    usual = _usual(body)
+    if usual is not None:
+        return usual
     fields = Fields(body)
     fields.optional_text("type")
     fields.optional_text("role")
@@ -77,6 +85,40 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     )
 
 
+_MEMBERS = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage")
+_USUAL = frozenset(_MEMBERS)
+# What is said of the stop string where none fired, which goes home as it came.
+_NO_SEQUENCE = Extras(origin=NAME, fields={"stop_sequence": None})
+
+
+def _usual(body: JsonObject) -> Response | None:
+    """An answer of text alone, in the members that all have, exactly as it is read below; None of any other."""
+    if not _USUAL.issuperset(body):
+        return None
+    answer_id, kind, role, model, content, word, sequence, usage = map(body.get, _MEMBERS)
+    if not (type(answer_id) is type(kind) is type(role) is type(model) is type(word) is str and sequence is None):
+        return None
+    reason = STOP_REASONS.get(word)
+    if reason is None or reason is _TOOL_CALL or type(content) is not list or type(usage) is not dict:
+        return None
+    parts = _plain_texts(content)
+    if parts is None:
+        return None
+    try:
+        counted = decode_usage(Fields(usage, (ROOT, "usage")))
+    except WireError:
+        return None
+    return Response(
+        origin=NAME,
+        id=answer_id,
+        model=model,
+        parts=parts,
+        stop=Stop(reason=reason, native=word),
+        usage=counted,
+        extras=_NO_SEQUENCE if "stop_sequence" in body else None,
+    )
+
+
 def _is_refused(word: str | None) -> bool:
     return reason_of(word or "") is StopReason.FILTER
 
@@ -84,8 +126,9 @@ def _is_refused(word: str | None) -> bool:
 def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[Part, ...]:
     """The content of an answer: tools under the client's names, seals with their issuer."""
     fields.skip("content")
-    if type(fields.value.get("content")) is not list:
-        raise fields.fail("content", "array", fields.value.get("content"))
+    content = fields.value.get("content")
+    if type(content) is not list:
+        raise fields.fail("content", "array", content)
     parts: list[Part] = []
     seen: set[str] = set()
     calls = CallsSeen()
@@ -101,6 +144,19 @@ def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[P
         result = listing_result(part)
         if result is not None:
             parts.append(result)
+    return tuple(parts)
+
+
+def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
+    """The parts of an answer that is text and nothing else, as the full reader gives them; None of any other."""
+    parts: list[Part] = []
+    for block in content:
+        if type(block) is not dict or len(block) != 2 or block.get("type") != "text":
+            return None
+        text = block.get("text")
+        if type(text) is not str:
+            return None
+        parts.append(Text(text=text))
     return tuple(parts)
 
 
@@ -161,10 +217,6 @@ _BEFORE_CALLS = (
     StopReason.FILTER,
     StopReason.PAUSE,
 )
-
-
-# Members of an enumeration are slow to find, and these are looked for in every answer.
-_TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
 
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:

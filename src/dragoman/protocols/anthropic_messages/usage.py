@@ -38,15 +38,13 @@ def decode_usage(usage: Fields) -> Usage:
     told = counts.spelled(usage.value)
     if told is not usage.value:
         usage = Fields(told, usage.path)
-    uncached = usage.optional_integer("input_tokens") or 0
-    written = usage.optional_integer("cache_creation_input_tokens")
-    read = usage.optional_integer("cache_read_input_tokens")
-    output = usage.optional_integer("output_tokens") or 0
-    details = usage.optional_fields("output_tokens_details")
+    uncached, output, written, read = _totals(usage)
+    # Most say nothing of some of these.
+    details = usage.optional_fields("output_tokens_details") if "output_tokens_details" in told else None
     thinking = details.optional_integer("thinking_tokens") if details is not None else None
-    servers = usage.optional_fields("server_tool_use")
+    servers = usage.optional_fields("server_tool_use") if "server_tool_use" in told else None
     searches = servers.optional_integer("web_search_requests") if servers is not None else None
-    tier = usage.optional_text("service_tier")
+    tier = usage.optional_text("service_tier") if "service_tier" in told else None
     leftovers: JsonObject = {}
     if details is not None and (rest := details.rest(NAME)) is not None:
         leftovers["output_tokens_details"] = rest.fields
@@ -57,6 +55,22 @@ def decode_usage(usage: Fields) -> Usage:
         leftovers = {**rest.fields, **leftovers}
     extras = Extras(origin=NAME, fields=leftovers) if leftovers else None
     return Usage(uncached + (written or 0) + (read or 0), output, read, written, thinking, searches, tier, extras)
+
+
+_TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def _totals(usage: Fields) -> tuple[int, int, int | None, int | None]:
+    """What was neither written nor read by a cache, what was said, what was written, what was read."""
+    uncached, output, written, read = map(usage.value.get, _TOTALS)
+    if type(uncached) is type(output) is type(written) is type(read) is int:
+        # As nearly all tell them.
+        usage.skip(*_TOTALS)
+        return uncached, output, written, read
+    uncached = usage.optional_integer("input_tokens") or 0
+    written = usage.optional_integer("cache_creation_input_tokens")
+    read = usage.optional_integer("cache_read_input_tokens")
+    return uncached, usage.optional_integer("output_tokens") or 0, written, read
 
 
 def encode_home_usage(usage: Usage) -> JsonObject:
