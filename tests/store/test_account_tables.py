@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.account_tables import AccountTables, open_account_tables
@@ -29,6 +30,19 @@ def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_pa
 
 
 _PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "busy_timeout": 5000}
+
+
+def test_to_add_to_sums_makes_no_file_beside_the_log(tmp_path: Path) -> None:
+    """Whatever SQLite keeps for a statement that could fail is in memory: a file of it would be open until the end."""
+    batch = Batch()
+    for number in range(2000):
+        batch.add(entry(number), Placed(number + 1, number + 1))
+    with closing(open_account_tables(str(tmp_path / "state.db"))) as tables:
+        for _ in range(2):
+            with tables.transaction():
+                before = len(list(Path("/dev/fd").iterdir()))
+                tables.sums.add_to_threads(batch.thread_sums())
+                assert len(list(Path("/dev/fd").iterdir())) == before
 
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:

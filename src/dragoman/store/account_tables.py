@@ -109,6 +109,10 @@ def _opened(path: str, patience: float) -> KeptFile:
         # Pages that grow with each batch are moved into the file once for many of them.
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         migrate(db)
+        # Sums grow by statements that could fail, for which SQLite keeps a copy of each page that they change: here in
+        # memory, or it would write nearly as many pages to a file of its own as to the log. Not before the steps above,
+        # which may sort a whole table.
+        db.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         db.close()
         raise
