@@ -22,8 +22,6 @@ from tests.cli.machine import clean, put_trusted
 from tests.gateway.harness import PROVIDER_KEY, whole
 from tests.server.process import serving
 
-pytestmark = pytest.mark.usefixtures("hangups")
-
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

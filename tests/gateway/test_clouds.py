@@ -857,7 +857,6 @@ FILES = {
 }
 
 
-@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("command", ["serve", "check"])
 @pytest.mark.parametrize(("cloud", "module"), [("bedrock", "botocore"), ("vertex", "google.auth")])
 def test_a_missing_extra_ends_the_start_with_its_remedy(
