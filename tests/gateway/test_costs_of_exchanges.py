@@ -519,6 +519,19 @@ def test_a_failed_response_without_counts_is_an_error_unless_it_says_something(
     assert [attempt.money for attempt in record.attempts] == [record.money] * len(record.attempts)
 
 
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_chat_answer_that_failed_midway_without_counts_took_nobody_knows_what(client: str) -> None:
+    said: Object = {"role": "assistant", "content": "word " * 2000}
+    made: Object = {"index": 0, "message": said, "finish_reason": "error"}
+    with recorded([whole({**answer_of(CHAT, turn(CHAT)), "choices": [made], "usage": None})], PRICED) as (
+        house,
+        records,
+    ):
+        house.post(PATH[client], question(client, CHAT))
+    (record,) = records
+    assert (record.tokens, record.money, record.estimated) == (None, UNREPORTED, False)
+
+
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES])
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_an_error_behind_a_good_status_costs_what_it_tells(client: str, provider: str) -> None:

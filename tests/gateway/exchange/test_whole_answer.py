@@ -68,6 +68,12 @@ def test_what_failed_may_say_something_all_the_same(output: bytes | None, says: 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_failed_says_something_in_the_words_of_its_protocol(protocol: str) -> None:
+    assert says_something(b'{"%b":[{}]}' % ANSWERS[protocol].encode())
+    assert not says_something(b'{"%b":[]}' % ANSWERS[protocol].encode())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("empty", ["{}", '""', "false", "[]"])
 def test_an_error_that_is_none_beside_half_a_character_is_no_reason_to_fail(empty: str, protocol: str) -> None:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}

@@ -132,6 +132,8 @@ class Counting(Struct, frozen=True, kw_only=True):
     def _said(self) -> int | None:
         if self.whole.lstrip().startswith(b"{"):
             answers = _safely(lambda: _whole(codec_of(self.client), self.whole))
+            if answers is None:
+                return None
             return sum(count_answer(events, self.model).tokens for events in answers)
         if self.whole:
             return self._streamed(self.client, self.whole)
@@ -150,22 +152,26 @@ def _most(count: int | None, most: int) -> int | None:
     return None if count is None else min(count, most)
 
 
-def _safely(read: Callable[[], list[list[Event]]]) -> list[list[Event]]:
+def _safely(read: Callable[[], list[list[Event]] | None]) -> list[list[Event]] | None:
     try:
         return read()
     except (DragomanError, RecursionError, UnicodeError):
         return []
 
 
-def _whole(codec: Codec, body: bytes) -> list[list[Event]]:
-    """The events of a whole answer, of each choice by itself where there are several: all are paid for."""
+def _whole(codec: Codec, body: bytes) -> list[list[Event]] | None:
+    """The events of a whole answer, of each choice by itself where there are several: all are paid for.
+
+    None if it says that it failed: how much was said until then nobody knows.
+    """
     said = decode_object(body)
     choices = said.get("choices")
     parts: list[JsonObject] = [said]
     if isinstance(choices, list) and len(choices) > 1:
         parts = [{**said, "choices": [choice]} for choice in choices[:_MOST_CHOICES]]
     answers = [codec.decode_response(part, asked_by(None, codec), Ledger()) for part in parts]
-    return [list(unfold(answer)) for answer in answers if not isinstance(answer, Failure)]
+    read = [list(unfold(answer)) for answer in answers if not isinstance(answer, Failure)]
+    return read if len(read) == len(answers) else None
 
 
 def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:

@@ -92,6 +92,7 @@ _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
     "x_groq": (_COUNTS, None),
 }
 _ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
+_NOTHING = (b"null", b"[]")
 # What is longer is no name.
 _LONGEST_NAME = 510
 
@@ -179,9 +180,10 @@ def own_failure(raw: bytes, codec: Codec) -> Failure | None:
 def says_something(raw: bytes) -> bool:
     """Whether an answer that failed has something of an answer in it all the same."""
     try:
-        return bytes(_outline(raw).output) not in (b"null", b"[]")
+        outline = _outline(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
+    return bool(outline.choices) or any(bytes(said) not in _NOTHING for said in (outline.output, outline.content))
 
 
 def _told(raw: bytes, codec: Codec) -> Response | Failure:
