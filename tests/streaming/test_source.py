@@ -9,8 +9,12 @@ import pytest
 
 from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.losses import Ledger
 from dragoman.protocols.codec import Mint
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.rules.pauses import PauseStage
+from dragoman.streaming.source import Source
+from dragoman.translate import asked_by, derived_mint
 from tests.sdk.providers import Turn
 from tests.sdk.providers import stream as stream_of
 from tests.streaming.support import CHAT, MESSAGES, QUESTIONS, RESPONSES, STOPS, chat_chunks, datas, sse, whole_answer
@@ -234,3 +238,31 @@ def test_counts_that_come_while_another_choice_goes_on_are_not_those_of_all(targ
     assert not stream.is_counted
     stream.feed(sse({"id": "c", "choices": [], "usage": _COUNTS}, named=False))
     assert stream.is_counted
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+def test_counts_that_came_before_another_choice_are_not_those_of_all(target: str) -> None:
+    stream = StreamTranslator(source=CHAT, target=target)
+    for chunk in (_HELLO, {**_STOP, "usage": _SOME}, _chunk({"content": "Hi."}, place=1)):
+        stream.feed(sse(chunk, named=False))
+    assert not stream.is_counted
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+def test_counts_that_cannot_be_read_end_nothing(target: str) -> None:
+    stream = StreamTranslator(source=CHAT, target=target)
+    for chunk in ({**_HELLO, "usage": _SOME}, {**_STOP, "usage": "n/a"}):
+        stream.feed(sse(chunk, named=False))
+    assert not stream.is_counted
+
+
+def test_what_a_pause_told_is_counted_once_though_nothing_goes_on() -> None:
+    codec = codec_of(MESSAGES)
+    source = Source(lambda: codec.stream_decoder(asked_by(None, codec), derived_mint(b""), Ledger()), (), 1 << 20, None)
+    source.pauses = PauseStage(MESSAGES, 3)
+    paused = {**_DELTA, "delta": {"stop_reason": "pause_turn"}, **_SPENT}
+    for event in (*_TEXT, paused, {"type": "message_stop"}):
+        source.feed(sse(event, named=True))
+    assert source.pauses.paused
+    source.fail(Failure(kind=FailureKind.TIMEOUT, status=504, message="too late"))
+    assert source.usage is not None and (source.usage.input, source.usage.output) == (8, 5)

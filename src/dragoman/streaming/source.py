@@ -171,10 +171,13 @@ class Source:
 
     def fail(self, failure: Failure) -> list[Event]:
         """The events of an end that comes from outside."""
+        usage = None
         if self.pauses is not None and self.pauses.paused:
-            # Nothing goes on: the pause is over, and this is what followed it.
+            # Nothing goes on: the pause is over, and this is what followed it. What was told before is counted once.
+            told = self.decoder.final_usage
+            usage = None if told is None else self.pauses.in_all(told)
             self.pauses.resumed()
-        return self._noted([Failed(failure)])
+        return self._noted([Failed(failure, usage)])
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
