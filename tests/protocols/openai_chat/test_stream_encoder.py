@@ -319,10 +319,12 @@ def test_a_streamed_citation_counts_from_the_start_of_the_answer() -> None:
 @pytest.mark.parametrize("usage_asked", [False, True])
 def test_the_official_accumulator_finds_all_choices_of_a_whole_answer(usage_asked: bool) -> None:
     call: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    # Where a call stands is said by its place, whatever a server says beside that.
+    odd: JsonObject = {**call, "index": 0}
     choices: list[JsonValue] = [
         {"index": 0, "message": {"role": "assistant", "content": "One."}, "finish_reason": "stop"},
         {"index": 1, "message": {"role": "assistant", "content": "Two."}, "finish_reason": "length"},
-        {"index": 2, "message": {"role": "assistant", "tool_calls": [call, call]}, "finish_reason": "tool_calls"},
+        {"index": 2, "message": {"role": "assistant", "tool_calls": [call, odd]}, "finish_reason": "tool_calls"},
         # What is no choice of this wire does no harm.
         {"text": "Four.", "finish_reason": None},
     ]

@@ -236,7 +236,7 @@ class ChatStreamDecoder:
                 self._choice(choice, events)
             else:
                 self._other_choice()
-        if usage is not None and self._state is _State.FINISHED:
+        if isinstance(usage, dict) and self._state is _State.FINISHED:
             # While one of several choices goes on, they may be of what was said until now.
             self._is_counted = not choices or not self._told_choices
 
@@ -263,6 +263,8 @@ class ChatStreamDecoder:
         self._usage.update(news(self._usage, usage))
 
     def _other_choice(self) -> None:
+        # What was counted before was not all.
+        self._is_counted = False
         if not self._told_choices:
             self._told_choices = True
             self._ledger.dropped(Feature.CHOICES, ("alternatives",), "only the first choice is passed on")

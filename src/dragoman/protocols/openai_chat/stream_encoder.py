@@ -334,7 +334,7 @@ class ChatStreamEncoder:
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
             delta["tool_calls"] = [
-                {"index": place, **call} if isinstance(call, dict) else call for place, call in enumerate(calls)
+                {**call, "index": place} if isinstance(call, dict) else call for place, call in enumerate(calls)
             ]
         said: JsonObject = {**choice, "index": number, "delta": delta, "finish_reason": None}
         said.pop("message", None)
