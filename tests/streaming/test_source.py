@@ -260,8 +260,9 @@ def test_what_a_pause_told_is_counted_once_though_nothing_goes_on() -> None:
     codec = codec_of(MESSAGES)
     source = Source(lambda: codec.stream_decoder(asked_by(None, codec), derived_mint(b""), Ledger()), (), 1 << 20, None)
     source.pauses = PauseStage(MESSAGES, 3)
-    paused = {**_DELTA, "delta": {"stop_reason": "pause_turn"}, **_SPENT}
-    for event in (*_TEXT, paused, {"type": "message_stop"}):
+    paused: dict[str, object] = {**_DELTA, "delta": {"stop_reason": "pause_turn"}, **_SPENT}
+    ended: dict[str, object] = {"type": "message_stop"}
+    for event in (*_TEXT, paused, ended):
         source.feed(sse(event, named=True))
     assert source.pauses.paused
     source.fail(Failure(kind=FailureKind.TIMEOUT, status=504, message="too late"))
