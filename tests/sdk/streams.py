@@ -168,18 +168,20 @@ def _messages_grammar(sent: list[Sent]) -> None:
 
 
 def _chat_grammar(sent: list[Sent]) -> None:
-    """The role, deltas, one finish reason, perhaps the usage, `[DONE]`; or an error."""
+    """Of each choice the role, deltas, one finish reason; perhaps the usage, `[DONE]`; or an error."""
     chunks = [one.body for one in sent if one.data != DONE and "error" not in one.body]
     failed = "error" in sent[-1].body
     assert failed is not (sent[-1].data == DONE), "S10: [DONE] ends a whole stream and no broken one"
     assert len({json.dumps([chunk["id"], chunk["created"], chunk["model"]]) for chunk in chunks}) <= 1, "S8"
     if not chunks:
         return
-    choices = [choice for chunk in chunks for choice in _choices(chunk)]
-    first = choices[0]["delta"]
-    assert isinstance(first, dict) and first.get("role") == "assistant", "the role comes first"
-    finished = [place for place, choice in enumerate(choices) if choice["finish_reason"] is not None]
-    assert finished == ([] if failed else [len(choices) - 1]), "one finish reason, last"
+    everything = [choice for chunk in chunks for choice in _choices(chunk)]
+    for number in {json.dumps(choice["index"]) for choice in everything}:
+        choices = [choice for choice in everything if json.dumps(choice["index"]) == number]
+        first = choices[0]["delta"]
+        assert isinstance(first, dict) and first.get("role") == "assistant", "the role comes first"
+        finished = [place for place, choice in enumerate(choices) if choice["finish_reason"] is not None]
+        assert finished == ([] if failed else [len(choices) - 1]), "one finish reason, last"
     counted = [place for place, chunk in enumerate(chunks) if not _choices(chunk)]
     assert counted in ([], [len(chunks) - 1]), "S5: the usage chunk is the last"
     if counted:
@@ -271,7 +273,7 @@ def _chat_client() -> Told:
             stream.until_done()
             snapshot = stream.current_completion_snapshot
             # The SDK raises for what was cut or filtered, to keep its users from parsing half an answer.
-            cut = snapshot.choices[0].finish_reason in ("length", "content_filter")
+            cut = any(choice.finish_reason in ("length", "content_filter") for choice in snapshot.choices)
             final = snapshot if cut else stream.get_final_completion()
     except openai.APIError as raised:
         error = raised.message

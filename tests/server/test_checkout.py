@@ -308,7 +308,7 @@ def test_item_9_a_key_of_the_command_line_is_no_key_of_the_log(tmp_path: Path) -
     for wrong in (KEY, "sha256:12", hash_text(KEY) + "\n"):
         process = Process(["--port", "0", "--key-hash", wrong], tmp_path)
         try:
-            assert process.wait() == 1
+            assert process.wait() == 2
             (line,) = process.log.all()
             assert "--key-hash: expected sha256: and 64 hexadecimal digits" in line
             assert wrong.strip() not in line
