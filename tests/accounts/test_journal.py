@@ -260,6 +260,68 @@ def test_one_that_is_gone_is_not_written_any_more_and_what_is_open_goes_on_in_th
     journal.close()
 
 
+def test_one_that_cannot_be_looked_for_is_not_gone_and_nobody_who_settles_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    journal = Journal(tmp_path, most=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", fail)
+        assert not journal.is_gone
+        journal.rotate()
+        assert journal.settle(entry(1))
+    assert not journal.removed
+    assert [ids(path) for path in journals_in(tmp_path)] == [["01"]]
+    journal.close()
+
+
+def test_one_that_is_gone_serves_on_until_it_can_be_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    folder = tmp_path / "records"
+    journal = Journal(folder, most=10)
+    gone = journal.path
+    shutil.rmtree(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", fail)
+        assert journal.settle(entry(1))
+        assert journal.path == gone
+        assert not journal.removed
+    assert journal.settle(entry(2))
+    ((path, descriptor),) = journal.removed
+    assert path == gone
+    assert [found.id for found in read_piece(descriptor, 0).entries] == [entry(1).id, entry(2).id]
+    os.close(descriptor)
+    journal.close()
+
+
+def test_neither_a_file_that_cannot_be_closed_nor_one_that_cannot_be_removed_fails_who_settles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def retire(descriptor: int) -> None:
+        os.close(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    disk = Disk()
+    journal = Journal(tmp_path, most=10, write=disk.write, retire=retire)
+    assert journal.settle(entry(1))
+    monkeypatch.setattr(Path, "unlink", fail)
+    disk.room = 0
+    journal.rotate()
+    disk.room = None
+    assert journal.settle(entry(2))
+    journal.close()
+    assert [ids(path) for path in journals_in(tmp_path)] == [["01"], ["02"], [], [], []]
+
+
 @pytest.mark.parametrize("later", [2, -3600])
 def test_a_folder_that_cannot_be_made_is_told_and_tried_again(tmp_path: Path, later: int) -> None:
     place = tmp_path / "file"

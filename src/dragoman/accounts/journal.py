@@ -15,6 +15,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -95,7 +96,11 @@ class Journal:
     @property
     def is_gone(self) -> bool:
         """Whether somebody has removed the present file, or moved it away: nobody else can find what is written."""
-        return self.path is not None and self._descriptor >= 0 and not self.path.exists()
+        try:
+            return self.path is not None and self._descriptor >= 0 and not self.path.exists()
+        except OSError:
+            # A folder that cannot be looked into for a while says nothing of what is in it.
+            return False
 
     @property
     def is_bare(self) -> bool:
@@ -177,10 +182,14 @@ class Journal:
             self._begin()
             return
         assert self.path is not None
-        self.removed.append((self.path, os.dup(self._descriptor)))
+        try:
+            self.removed.append((self.path, os.dup(self._descriptor)))
+        except OSError:
+            # It serves on until it can be handed over: whoever drains asks again.
+            return
         if not self._begin():
             descriptor, self._descriptor = self._descriptor, -1
-            self._retire(descriptor)
+            self._let_go(descriptor)
             # Once more, to know why; what is open is told in the next one.
             self._tried = 0
             self._begin()
@@ -189,13 +198,12 @@ class Journal:
         """Let go of the file; what is open in it is taken for crashed by whoever drains it."""
         self.tend()
         self._closed = True
-        descriptor = self._descriptor
-        if descriptor >= 0:
-            if self.is_bare and not self._open and self.path is not None:
+        if self._descriptor >= 0 and self.is_bare and not self._open and self.path is not None:
+            with suppress(OSError):
                 # While it is still held: nobody is to find an orphan in which nothing stands.
                 self.path.unlink(missing_ok=True)
-            self._descriptor = -1
-            self._retire(descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        self._let_go(descriptor)
         self.lost += len(self._waiting)
         self._waiting.clear()
 
@@ -244,16 +252,25 @@ class Journal:
             self.problem = _words(error)
         if written != len(line) and self._descriptor >= 0:
             # Without its first line nobody knows what goes on here: the one before it serves on, beyond its size.
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                # One that stays is an orphan in which nothing stands.
+                path.unlink(missing_ok=True)
             os.close(descriptor)
             return False
         former, self._descriptor = self._descriptor, descriptor
         self.path, self.size, self.begun = path, written, now // 1000
         self._first = written
         self._torn = 0 < written < len(line)
-        if former >= 0:
-            self._retire(former)
+        self._let_go(former)
         return True
+
+    def _let_go(self, descriptor: int) -> None:
+        """Give up a file, if it is one; nobody who settles fails by how it is closed."""
+        try:
+            if descriptor >= 0:
+                self._retire(descriptor)
+        except OSError as error:
+            self.problem = _words(error)
 
     def _made(self, now: int) -> tuple[int, Path]:
         """A new file that is locked, and of a name that nobody had before."""
