@@ -186,6 +186,40 @@ def test_one_that_was_removed_meanwhile_is_not_moved_again(path: str, tables: Ac
     assert rows(path) == [(1, "answered")]
 
 
+@pytest.mark.parametrize("known", ["no mark", "a mark", "a mark that was forgotten"])
+def test_one_that_was_moved_away_and_comes_back_counts_nothing_again(
+    path: str, tables: AccountTables, known: str
+) -> None:
+    folder, away = folder_of(path), Path(path).with_name("away")
+    journal = Journal(folder)
+    drainer = Drainer(tables, folder)
+    journal.open(entry(1, outcome=OPEN))
+    if known != "no mark":
+        journal.settle(entry(2))
+        assert journal.path is not None
+        drainer.drain(journal.path)
+    journal.settle(entry(3))
+    if known == "a mark that was forgotten":
+        with tables.transaction():
+            tables.marks.remove(journal.path.name if journal.path is not None else "")
+    folder.rename(away)
+    journal.rotate()
+    ((moved, descriptor),) = journal.removed
+    lost = int(known == "a mark that was forgotten")
+    assert drainer.drain_removed(descriptor, moved) == lost
+    # Also if it is not known that this was done.
+    assert drainer.drain_removed(descriptor, moved) == 0
+    os.close(descriptor)
+    journal.settle(entry(1))
+    journal.close()
+    drain_all(path, now=NOON)
+    (away / moved.name).rename(moved)
+    assert drain_all(path, now=NOON) == Drained(journals=1)
+    numbers = [1] + [2] * (known != "no mark") + [3] * (not lost)
+    assert sorted(rows(path)) == [(number, "answered") for number in numbers]
+    assert marks(path) == {}
+
+
 @pytest.mark.parametrize("killed", ["before the file is removed", "before the mark is removed"])
 def test_whoever_is_killed_while_a_journal_is_removed_leaves_nothing_twice(
     path: str, killed: str, monkeypatch: pytest.MonkeyPatch

@@ -244,18 +244,36 @@ def test_what_was_not_read_of_a_journal_that_somebody_removed_is_read_all_the_sa
     assert [words[:23] for words in worker.told] == ["warn: a journal was rem"]
 
 
-def test_of_one_that_nobody_had_begun_to_read_it_is_told_how_much_is_lost(path: str) -> None:
+def test_one_that_nobody_had_begun_to_read_is_read_from_its_beginning(path: str) -> None:
     worker = Worker(path)
     worker.settle(1)
     worker.settle(2)
     shutil.rmtree(folder_of(path))
     worker.drain.start()
-    until(lambda: worker.drain.lost == 2)
+    until(lambda: worker.drain.rows == 2)
     worker.settle(3)
     worker.journal.close()
     assert worker.drain.stop(_LONG)
-    assert count(path) == 1
-    assert worker.told[1] == f"error: 2 exchanges were lost with a journal that was removed from {folder_of(path)}"
+    assert count(path) == 3
+    assert worker.drain.lost == 0
+    assert [words[:23] for words in worker.told] == ["warn: a journal was rem"]
+
+
+def test_of_one_whose_mark_was_forgotten_it_is_told_how_much_is_lost(path: str) -> None:
+    folder = folder_of(path)
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.rows == 1)
+        with worker._lock:
+            shutil.rmtree(folder)
+            worker.journal.settle(entry(2))
+            worker.journal.settle(entry(3))
+            with closing(sqlite3.connect(path)) as db, db:
+                db.execute("DELETE FROM journals")
+        until(lambda: worker.drain.lost == 2)
+        worker.settle(4)
+    assert count(path) == 2
+    assert worker.told[1] == f"error: 2 exchanges were lost with a journal that was removed from {folder}"
 
 
 @pytest.mark.parametrize("restarted", [False, True])

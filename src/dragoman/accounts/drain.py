@@ -103,16 +103,20 @@ class Drainer:
     def drain_removed(self, descriptor: int, journal: Path) -> int:
         """Move what is left of a journal that its own worker has open and that is not at its place any more.
 
-        Give how many exchanges cannot be moved: without a mark nobody knows whether they are in the tables.
+        Its lock goes with the descriptor: nobody else can have been done with it, and without a mark nothing of it was
+        moved. Give how many exchanges cannot be moved, since its mark was forgotten: nobody knows of them whether they
+        are in the tables.
         """
-        at = self._drain(descriptor, journal, is_over=True)
-        self._heard.pop(journal.name, None)
-        lost = 0
-        while (piece := read_piece(descriptor, at, is_over=True)).end > at:
-            lost, at = lost + len(piece.entries), piece.end
-        if not lost:
+        size, heard, lost = os.fstat(descriptor).st_size, self._heard.get(journal.name, 0), 0
+        while (at := self._applied(journal)) <= size:
+            if heard and not at:
+                lost = count_exchanges(descriptor, heard)
+            else:
+                at = self._drain(descriptor, journal, is_over=True, is_held=True)
             # If it comes back, it is only to be removed: what is open in it goes on in another one.
-            self._write(journal, [Piece(at, os.fstat(descriptor).st_size + 1, [])])
+            if self._write(journal, [Piece(at, size + 1, [])], is_held=True):
+                break
+        self._heard.pop(journal.name, None)
         return lost
 
     def drain_orphans(self, now: int) -> int:
@@ -138,7 +142,15 @@ class Drainer:
                 for name in gone:
                     self.tables.marks.remove(name)
 
-    def _drain(self, descriptor: int, journal: Path, *, until: int | None = None, is_over: bool = False) -> int:
+    def _drain(
+        self,
+        descriptor: int,
+        journal: Path,
+        *,
+        until: int | None = None,
+        is_over: bool = False,
+        is_held: bool = False,
+    ) -> int:
         applied = self._applied(journal)
         while True:
             self._catch_up(descriptor, journal, applied)
@@ -146,7 +158,7 @@ class Drainer:
             if first.end == first.start:
                 return applied
             careful = self._is_careful
-            moved = self._write(journal, _pieces(first, descriptor, until=until, is_over=is_over))
+            moved = self._write(journal, _pieces(first, descriptor, until=until, is_over=is_over), is_held)
             if not moved and self._is_careful is not careful:
                 continue
             if moved:
@@ -175,10 +187,11 @@ class Drainer:
         with self.tables.reading():
             return self.tables.marks.applied(journal.name)
 
-    def _write(self, journal: Path, pieces: Iterable[Piece]) -> int:
+    def _write(self, journal: Path, pieces: Iterable[Piece], is_held: bool = False) -> int:
         """One transaction: the rows of pieces that follow one another, the sums, the mark; give where that is then.
 
-        0 if it is not where the first one begins: somebody else has moved it, and nothing is written.
+        0 if it is not where the first one begins: somebody else has moved it, and nothing is written. While the lock of
+        a journal is held, nobody is done with it, at whatever place it is.
         """
         tables, batch = self.tables, Batch()
         # What it remembers of a transaction that was taken back is wrong.
@@ -190,8 +203,10 @@ class Drainer:
                 for piece in pieces:
                     if start < 0:
                         start = piece.start
-                        if tables.marks.applied(journal.name) != start or (start == 0 and not journal.exists()):
-                            # It was moved; or the journal was removed, and so may its mark have been.
+                        if tables.marks.applied(journal.name) != start:
+                            raise _Elsewhere
+                        if start == 0 and not is_held and not journal.exists():
+                            # The journal was removed, and so may its mark have been.
                             raise _Elsewhere
                     self._take(piece.entries, placer, batch, placed)
                     rows += tables.records.add(batch.taken_rows())
@@ -270,6 +285,14 @@ class Drainer:
             finally:
                 os.close(descriptor)
         return False
+
+
+def count_exchanges(descriptor: int, start: int) -> int:
+    """How many exchanges are settled behind a place of a journal that nobody writes any more."""
+    found = 0
+    while (piece := read_piece(descriptor, start, is_over=True)).end > start:
+        found, start = found + len(piece.entries), piece.end
+    return found
 
 
 def _pieces(first: Piece, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[Piece]:
