@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -274,6 +275,47 @@ def test_of_one_whose_mark_was_forgotten_it_is_told_how_much_is_lost(path: str) 
         worker.settle(4)
     assert count(path) == 2
     assert worker.told[1] == f"error: 2 exchanges were lost with a journal that was removed from {folder}"
+
+
+def test_of_one_that_is_removed_right_before_the_end_everything_is_moved(path: str) -> None:
+    worker = Worker(path)
+    worker.journal.open(entry(0, outcome=OPEN))
+    worker.settle(1)
+    shutil.rmtree(folder_of(path))
+    for number in range(2, 12):
+        worker.settle(number)
+    worker.journal.close()
+    worker.drain.start()
+    assert worker.drain.stop(_LONG)
+    assert worker.drain.lost == 0
+    assert worker.told == []
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT outcome, count(*) FROM records GROUP BY outcome").fetchall()
+    assert found == [("answered", 11), ("crashed", 1)]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_what_cannot_be_moved_of_one_at_the_end_is_counted_and_told(path: str, readable: bool) -> None:
+    worker = Worker(path)
+    worker.settle(1)
+    shutil.rmtree(folder_of(path))
+    for number in range(2, 12):
+        worker.settle(number)
+    worker.journal.close()
+    if not readable:
+        ((_, descriptor),) = worker.journal.removed
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), descriptor)
+    Path(path).mkdir()
+    worker.drain.start()
+    assert worker.drain.stop(_LONG)
+    folder = folder_of(path)
+    assert not worker.journal.removed
+    if readable:
+        assert worker.drain.lost == 11
+        assert worker.told[-1] == f"error: 11 exchanges were lost with a journal that was removed from {folder}"
+    else:
+        assert "is lost, nobody knows how much: Bad file descriptor" in worker.told[-1]
 
 
 @pytest.mark.parametrize("restarted", [False, True])

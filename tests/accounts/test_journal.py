@@ -300,6 +300,25 @@ def test_one_that_is_gone_serves_on_until_it_can_be_handed_over(
     journal.close()
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_one_that_is_gone_when_its_worker_ends_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    def fail(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    journal = Journal(tmp_path / "records")
+    shutil.rmtree(tmp_path / "records")
+    journal.settle(entry(1))
+    if full:
+        monkeypatch.setattr(os, "dup", fail)
+    journal.close()
+    ((path, descriptor),) = journal.removed
+    assert path == journal.path
+    assert [found.id for found in read_piece(descriptor, 0).entries] == [entry(1).id]
+    os.close(descriptor)
+
+
 def test_neither_a_file_that_cannot_be_closed_nor_one_that_cannot_be_removed_fails_who_settles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,12 +100,13 @@ class Drainer:
         finally:
             os.close(descriptor)
 
-    def drain_removed(self, descriptor: int, journal: Path) -> int:
+    def drain_removed(self, descriptor: int, journal: Path, *, crashed_by: int | None = None) -> int:
         """Move what is left of a journal that its own worker has open and that is not at its place any more.
 
         Its lock goes with the descriptor: nobody else can have been done with it, and without a mark nothing of it was
         moved. Give how many exchanges cannot be moved, since its mark was forgotten: nobody knows of them whether they
-        are in the tables.
+        are in the tables. What is open in it goes on in another one; if there is none, it has crashed by the time that
+        is given (microseconds).
         """
         size, heard, lost = os.fstat(descriptor).st_size, self._heard.get(journal.name, 0), 0
         while (at := self._applied(journal)) <= size:
@@ -113,8 +114,9 @@ class Drainer:
                 lost = count_exchanges(descriptor, heard)
             else:
                 at = self._drain(descriptor, journal, is_over=True, is_held=True)
-            # If it comes back, it is only to be removed: what is open in it goes on in another one.
-            if self._write(journal, [Piece(at, size + 1, [])], is_held=True):
+            crashed = [] if crashed_by is None else _crashed(descriptor, read_story(descriptor).unsettled, crashed_by)
+            # If it comes back, it is only to be removed.
+            if self._write(journal, [Piece(at, size + 1, crashed)], is_held=True):
                 break
         self._heard.pop(journal.name, None)
         return lost
@@ -257,9 +259,7 @@ class Drainer:
             if story.before and (self._folder / story.before).exists():
                 # Whoever is done with that one has to see that this one goes on with it.
                 return False
-            crashed = [] if self._goes_on(journal) else story.unsettled
-            ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
-            rows = [crashed_entry(entry, ended) for entry in crashed]
+            rows = [] if self._goes_on(journal) else _crashed(descriptor, story.unsettled, now)
             if not self._write(journal, [Piece(applied, size + 1, rows)]):
                 return False
         journal.unlink(missing_ok=True)
@@ -307,6 +307,12 @@ def _pieces(first: Piece, descriptor: int, *, until: int | None, is_over: bool) 
 
 class _Elsewhere(Exception):
     """A mark is not where a piece begins."""
+
+
+def _crashed(descriptor: int, unsettled: Sequence[Entry], now: int) -> list[Entry]:
+    """What was not settled in a journal; nothing is known of it after the last line."""
+    ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
+    return [crashed_entry(entry, ended) for entry in unsettled]
 
 
 def crashed_entry(entry: Entry, ended: int) -> Entry:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dragoman.accounts.drain import Drainer, Told
+from dragoman.accounts.drain import Drainer, Told, count_exchanges
 from dragoman.accounts.folder import asked_to_rotate, folder_of, journals_in
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.placing import reclassify
@@ -114,8 +114,7 @@ class Drain:
             pause = self._step(pause)
         # The journal was closed before: it is an orphan now, and done with.
         self._step(pause, at_last=True)
-        if self._journal.removed:
-            self._tell("error", f"what was not read of a journal that was removed from {self._folder} is lost")
+        self._give_up()
         self._close()
 
     def _step(self, pause: float, *, at_last: bool = False) -> float:
@@ -159,12 +158,13 @@ class Drain:
         journal = self._journal
         while journal.removed:
             path, descriptor = journal.removed[0]
-            lost = self._opened().drain_removed(descriptor, path)
+            # Behind the last one of a worker that has ended, nothing goes on.
+            is_last = journal.is_closed and path == journal.path
+            crashed_by = self._clock() // 1000 if is_last else None
+            lost = self._opened().drain_removed(descriptor, path, crashed_by=crashed_by)
             journal.removed.popleft()
             os.close(descriptor)
-            self.lost += lost
-            if lost:
-                self._tell("error", f"{lost} exchanges were lost with a journal that was removed from {self._folder}")
+            self._lose(lost)
         own, size = journal.path, journal.size
         if own is not None and journal.descriptor >= 0 and not journal.is_bare and self._applied != (own, size):
             self._applied = (own, self._opened().drain(own))
@@ -173,6 +173,22 @@ class Drain:
         if any(found != own or not held for found in journals_in(self._folder)):
             self._orphans = self._opened().drain_orphans(self._clock() // 1000)
         self._count()
+
+    def _give_up(self) -> None:
+        """Count what nobody can read any more once this process has ended."""
+        for path, descriptor in self._journal.removed:
+            try:
+                self._lose(count_exchanges(descriptor, self._heard.get(path.name, 0)))
+            except OSError as error:
+                words = f"what was not read of a journal that was removed from {self._folder} is lost"
+                self._tell("error", f"{words}, nobody knows how much: {error.strerror}")
+            os.close(descriptor)
+        self._journal.removed.clear()
+
+    def _lose(self, lost: int) -> None:
+        self.lost += lost
+        if lost:
+            self._tell("error", f"{lost} exchanges were lost with a journal that was removed from {self._folder}")
 
     def _retain(self) -> None:
         now = time.monotonic()

@@ -198,11 +198,20 @@ class Journal:
         """Let go of the file; what is open in it is taken for crashed by whoever drains it."""
         self.tend()
         self._closed = True
-        if self._descriptor >= 0 and self.is_bare and not self._open and self.path is not None:
-            with suppress(OSError):
-                # While it is still held: nobody is to find an orphan in which nothing stands.
-                self.path.unlink(missing_ok=True)
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor = self._descriptor
+        if self.path is not None and descriptor >= 0:
+            if self.is_bare and not self._open:
+                with suppress(OSError):
+                    # While it is still held: nobody is to find an orphan in which nothing stands.
+                    self.path.unlink(missing_ok=True)
+            elif self.is_gone:
+                try:
+                    self.removed.append((self.path, os.dup(descriptor)))
+                except OSError:
+                    # Itself, then: it is not to be closed before it is read.
+                    self.removed.append((self.path, descriptor))
+                    descriptor = -1
+        self._descriptor = -1
         self._let_go(descriptor)
         self.lost += len(self._waiting)
         self._waiting.clear()
