@@ -333,8 +333,10 @@ class ChatStreamEncoder:
         delta: JsonObject = dict(message) if isinstance(message, dict) else {}
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
+            # First, where everybody has it; and by its place, whatever the server says.
             delta["tool_calls"] = [
-                {**call, "index": place} if isinstance(call, dict) else call for place, call in enumerate(calls)
+                {"index": place, **call} | {"index": place} if isinstance(call, dict) else call
+                for place, call in enumerate(calls)
             ]
         said: JsonObject = {**choice, "index": number, "delta": delta, "finish_reason": None}
         said.pop("message", None)
