@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What takes long is followed on a terminal; elsewhere, as in CI, nobody wants to read it.
 FOLLOWED := $$(test -t 1 || echo -q)
-PYTEST := $(BIN)/pytest -n auto
+PYTEST := $(BIN)/pytest -n auto --dist loadfile
 # What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'
 ARGUMENTS ?=
 # Touched after an install; older than the pins or the project file means: install again. Both are of the same
@@ -25,7 +25,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist site first-hour bench bench-gateway simulate clean
+.PHONY: help setup run test quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,20 +68,18 @@ run: $(RUNTIME) ## the gateway up, with the embedded echo provider, and curl lin
 	$(SAY) "in another terminal, from this clone: $(BIN)/dragoman, or plain dragoman after: source $(BIN)/activate"
 	@exec $(BIN)/dragoman serve $(ARGUMENTS)
 
-test: check ## everything, on a fresh machine too
+test: $(STAMP) $(WITH_CLIENTS) ## everything, as CI runs it: format, lint, types, import contracts, tests of all rings
+	@$(BIN)/python -m tools.run_tests $(if $(WITH_CLIENTS),,-- --ignore=tests/clients)
 
-check: $(STAMP) $(WITH_CLIENTS) ## format, lint, types, import contracts, tests: exactly what CI runs
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(PYTEST) $(if $(WITH_CLIENTS),,--ignore=tests/clients)
+quick: $(STAMP) ## the pure ring, within a minute: no socket, no process, no sleep
+	@$(PYTEST) --ring pure
 
-core: $(STAMP) ## the quick loop: the tests of the translation itself, without a gateway or a process
-	$(PYTEST) tests/model tests/wire tests/rules tests/protocols tests/golden
+nightly: $(STAMP) $(WITH_CLIENTS) ## all tests in random order with 500 examples each, kill tests and soak; then attacks
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) --nightly --random-order new
+	$(BIN)/python -m tests.attack.run
 
-laws: $(STAMP) ## the properties that hold for every protocol
-	$(PYTEST) tests/laws
+test-times: $(STAMP) ## where the time of the last `make test` went: by folder with its budget, by file, by test
+	@$(BIN)/python -m tools.test_times
 
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
@@ -111,9 +109,6 @@ first-hour: $(STAMP) ## play the first hour of somebody new, from a clean clone,
 
 prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
 	$(BIN)/python tools/prices_table.py
-
-server: $(STAMP) ## the tests with real processes and sockets
-	$(PYTEST) tests/http tests/gateway tests/server
 
 clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
 	WRITE_MATRIX=1 $(PYTEST) tests/clients

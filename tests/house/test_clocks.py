@@ -1,0 +1,60 @@
+"""No test reads a clock: what a machine does in a second depends on what else it does.
+
+Complexity is asserted by counting steps (`tests/step_counting.py`), a wait has a condition (`tests/waiting.py`), and
+timers run in virtual time (`tests/virtual_time.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+CLOCKS = frozenset({"perf_counter", "process_time", "thread_time", "monotonic"})
+# Files that may read a clock, and why.
+MAY = {
+    "waiting.py": "the polling helper",
+    "virtual_time.py": "gives up on a thread that does not come back",
+}
+
+
+def readings(source: str) -> Iterator[int]:
+    """The lines on which a module names a clock."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(attr=name) if name.removesuffix("_ns") in CLOCKS:
+                yield node.lineno
+            case ast.Attribute(value=ast.Name(id="time"), attr="time" | "time_ns"):
+                yield node.lineno
+            case ast.ImportFrom(module="time", names=names) if any(alias.name != "sleep" for alias in names):
+                yield node.lineno
+
+
+def _files() -> list[Path]:
+    return [path for path in sorted(TESTS.rglob("*.py")) if "attack" not in path.relative_to(TESTS).parts]
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(TESTS)))
+def test_no_test_reads_a_clock(path: Path) -> None:
+    if str(path.relative_to(TESTS)) not in MAY:
+        assert list(readings(path.read_text(encoding="utf-8"))) == []
+
+
+def test_every_exception_is_needed() -> None:
+    assert [name for name in MAY if not list(readings((TESTS / name).read_text(encoding="utf-8")))] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import time\ntime.time()", "import time\nt = time.monotonic", "from time import perf_counter", "x.thread_time_ns()"],
+)
+def test_a_clock_is_seen(source: str) -> None:
+    assert list(readings(source))
+
+
+@pytest.mark.parametrize("source", ["loop.time()", "from time import sleep", "import time\ntime.sleep(1)", "at = row.time"])
+def test_what_is_no_clock_is_not(source: str) -> None:
+    assert not list(readings(source))

@@ -1,0 +1,189 @@
+"""Rings: what a test may use of the machine, by folder, with exceptions by file; enforced while tests run.
+
+| ring | a test may use | run by |
+| --- | --- | --- |
+| `pure` | memory and files; the socket pair of an event loop | `make quick`, `make test` |
+| `socket` | besides: sockets of 127.0.0.1, threads, short real waits; a gateway in this process | `make test` |
+| `process` | besides: other processes: real gateways, clients, package tools | `make test` |
+
+The table is `rings.toml`. A `pure` test that opens a network socket, starts a process or a thread, or sleeps fails;
+a `socket` test that starts a process fails. An audit hook of the interpreter sees all of these, except for
+`asyncio.sleep`, which is wrapped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "tests/rings.toml"
+PURE, SOCKET, PROCESS = RINGS = ("pure", "socket", "process")
+
+# What a test uses, as messages name it, and the ring from which on it may.
+NETWORK, STARTED, SLEPT, THREAD = "a network socket", "a process", "a real sleep", "a thread"
+_FROM = {NETWORK: SOCKET, SLEPT: SOCKET, THREAD: SOCKET, STARTED: PROCESS}
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"})
+_INTERNET = frozenset({socket.AF_INET, socket.AF_INET6})
+
+
+@cache
+def _table() -> dict[str, str]:
+    """Folder or file below `tests/` to ring."""
+    table: dict[str, str] = {}
+    for ring, paths in tomllib.loads(TABLE.read_text(encoding="utf-8")).items():
+        assert ring in RINGS, f"{TABLE.name} names an unknown ring: {ring}"
+        for path in paths:
+            assert path not in table, f"{TABLE.name} names {path} twice"
+            table[path] = ring
+    return table
+
+
+def ring_of(path: PurePosixPath) -> str:
+    """The ring of a test file, by its path below `tests/`: its own entry, or that of the nearest folder."""
+    table = _table()
+    for place in (path, *path.parents):
+        if ring := table.get(str(place)):
+            return ring
+    raise pytest.UsageError(f"tests/{path} belongs to no ring: add its folder to {TABLE.name}")
+
+
+def entries() -> Iterable[str]:
+    """The folders and files that the table names."""
+    return _table()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--ring` and `--nightly`."""
+    parser.addoption("--ring", action="append", choices=RINGS, help="collect the files of this ring alone")
+    parser.addoption("--nightly", action="store_true", help="run what is marked `nightly`, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers."""
+    for ring in RINGS:
+        config.addinivalue_line("markers", f"{ring}: see tests/rings.py")
+    config.addinivalue_line("markers", "nightly: takes long; `make nightly` runs it, `make test` does not")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of other rings before they are imported."""
+    if config.option.ring is None or collection_path.suffix != ".py":
+        return None
+    return True if ring_of(_below_tests(collection_path)) not in config.option.ring else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test with its ring; leave out what is for the night."""
+    for item in items:
+        item.add_marker(_ring_of_item(item))
+    if not config.option.nightly:
+        late = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if item not in set(late)]
+
+
+def _ring_of_item(item: pytest.Item) -> str:
+    return ring_of(_below_tests(item.path))
+
+
+def _below_tests(path: Path) -> PurePosixPath:
+    return PurePosixPath(path.relative_to(ROOT / "tests").as_posix())
+
+
+# Enforcement
+
+
+class _Uses:
+    """What the code that runs now has used of the machine."""
+
+    def __init__(self) -> None:
+        self.watching = False
+        self.seen: dict[str, str] = {}
+
+    def note(self, use: str, what: str) -> None:
+        if self.watching:
+            self.seen.setdefault(use, what)
+
+
+_uses = _Uses()
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _uses.watching:
+        return
+    if event == "socket.__new__":
+        if arguments[1] in _INTERNET:
+            _uses.note(NETWORK, _caller())
+    elif event == "time.sleep":
+        if arguments[0] > 0:
+            _uses.note(SLEPT, f"time.sleep({arguments[0]}), {_caller()}")
+    elif event == "_thread.start_new_thread":
+        thread = getattr(arguments[0], "__self__", None)
+        name = thread.name if isinstance(thread, threading.Thread) else "?"
+        _uses.note(THREAD, f"{name}, {_caller()}")
+    elif event in _STARTS:
+        _uses.note(STARTED, _caller())
+
+
+def _caller() -> str:
+    """The nearest line of this project that led here."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(str(ROOT)) and ".venv" not in path and not path.endswith("tests/rings.py"):
+            return f"{os.path.relpath(path, ROOT)}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return "outside of this project"
+
+
+_sleep = asyncio.sleep
+
+
+async def _watched_sleep(delay: float, result: Any = None) -> Any:
+    if delay > 0 and not hasattr(asyncio.get_running_loop(), "idle"):
+        _uses.note(SLEPT, f"asyncio.sleep({delay}), {_caller()}")
+    return await _sleep(delay, result)
+
+
+sys.addaudithook(_audit)
+asyncio.sleep = asyncio.tasks.sleep = _watched_sleep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Watch a test with its fixtures."""
+    _uses.seen.clear()
+    _uses.watching = True
+    try:
+        return (yield)
+    finally:
+        _uses.watching = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that used more than its ring allows."""
+    yield
+    ring = RINGS.index(_ring_of_item(item))
+    record = os.environ.get("RECORD_RINGS")
+    if record:
+        with open(f"{record}.{os.getpid()}", "a") as file:
+            file.write(f"{item.nodeid}\t{_uses.seen}\n")
+        return
+    beyond = {use: where for use, where in _uses.seen.items() if RINGS.index(_FROM[use]) > ring}
+    if beyond:
+        shown = "; ".join(f"{use} ({where})" for use, where in beyond.items())
+        pytest.fail(f"a test of the ring {RINGS[ring]!r} used {shown}: see tests/rings.py", pytrace=False)

@@ -1,0 +1,58 @@
+"""Counts the steps of a computation, so that complexity is asserted without a clock.
+
+    assert_linear(lambda n: lambda: decode(document_of(n)), 500)
+
+A step is one bytecode instruction of the interpreter. The same input always takes the same number of steps, however
+busy the machine is. Work inside of C functions is one step, whatever it costs: where that is the subject, the test
+counts calls or bytes with a counter of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+class StepCounter:
+    """Counts the instructions that this thread executes while it is active; it may be entered again."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __enter__(self) -> StepCounter:
+        self._outer = sys.gettrace()
+        sys.settrace(self._enter_frame)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._outer)
+
+    def _enter_frame(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        if event == "opcode":
+            self.steps += 1
+        return self._step
+
+
+def count_steps(work: Callable[[], object]) -> int:
+    """The steps of one call, in this thread. The first call warms up caches and is not counted."""
+    work()
+    with StepCounter() as counter:
+        work()
+    return counter.steps
+
+
+def assert_linear(work_on: Callable[[int], Callable[[], object]], size: int, slack: float = 0.1) -> None:
+    """Assert that twice the input takes at most twice the steps, with a share of `slack` more.
+
+    `work_on(n)` prepares an input of size n and returns the call to measure.
+    """
+    once, twice = count_steps(work_on(size)), count_steps(work_on(2 * size))
+    assert twice > once, f"{once} steps whatever the size: the work is done in C, so count something else"
+    assert twice <= 2 * once * (1 + slack), f"{once} steps for {size}, {twice} for {2 * size}"
