@@ -24,8 +24,8 @@ import pytest
 
 from tests.waiting import wait_until
 
-# Seconds: how long threads and descriptors may take to end behind a file.
-_LIMIT = 10.0
+# Seconds: how long threads and descriptors may take to end behind a file, unless `leak_limit` in the settings says so.
+_LIMIT = "20"
 Snapshot = dict[str, str]
 
 _held: Snapshot = {}
@@ -54,9 +54,8 @@ def leaks(before: Snapshot, after: Snapshot) -> list[str]:
     for key, value in sorted(after.items()):
         if before.get(key, _held.get(key)) != value:
             lines.append(f"{key}: {before.get(key, 'absent')} before, {value} after")
-    settings = ("environment ", "signal ")
-    lines += [f"{key}: {before[key]} before, absent after" for key in sorted(before.keys() - after.keys()) if key.startswith(settings)]
-    return lines
+    gone = (key for key in sorted(before.keys() - after.keys()) if key.startswith(("environment ", "signal ")))
+    return lines + [f"{key}: {before[key]} before, absent after" for key in gone]
 
 
 def _signals() -> Iterator[tuple[str, str]]:
@@ -122,7 +121,7 @@ _PARTS: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
 )
 
 
-def _check(before: Snapshot, whose: str) -> None:
+def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
     found: list[str] = []
 
     def nothing_left() -> bool:
@@ -135,14 +134,15 @@ def _check(before: Snapshot, whose: str) -> None:
         return not found
 
     try:
-        wait_until(nothing_left, "nothing is left behind", _LIMIT)
+        wait_until(nothing_left, "nothing is left behind", float(node.config.getini("leak_limit")))
     except AssertionError:
         shown = "\n  ".join(found)
-        pytest.fail(f"{whose} leaves behind:\n  {shown}", pytrace=False)
+        pytest.fail(f"{node.nodeid} leaves behind:\n  {shown}", pytrace=False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--leaks`."""
+    """Declare `--leaks` and `leak_limit`."""
+    parser.addini("leak_limit", "seconds that threads and descriptors may take to end", default=_LIMIT)
     parser.addoption("--leaks", action="store_true", help="compare what is left behind for each test, not each file")
 
 
@@ -150,7 +150,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _no_leaks_of_a_file(request: pytest.FixtureRequest) -> Iterator[None]:
     before = snapshot()
     yield
-    _check(before, request.node.nodeid)
+    _check(before, request.node)
 
 
 @pytest.fixture(autouse=True)
@@ -160,4 +160,4 @@ def _no_leaks_of_a_test(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     before = snapshot()
     yield
-    _check(before, request.node.nodeid)
+    _check(before, request.node)
