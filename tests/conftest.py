@@ -18,13 +18,11 @@ pytest_plugins = (
 )
 
 # A directory for each process that runs tests, so that what a test leaves behind in it is its own.
-_outer = tempfile.gettempdir()
 _directory = tempfile.mkdtemp(prefix="dragoman-tests-")
 atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = _directory
 # State of gateways under test stays out of the state of whoever runs the tests.
-os.environ["XDG_STATE_HOME"] = os.path.join(_directory, "state")
-os.mkdir(os.environ["XDG_STATE_HOME"])
+os.environ["XDG_STATE_HOME"] = f"{_directory}/state"
 
 # A child inherits ignored signals, unlike handled ones. nohup ignores SIGHUP, a shell's background job SIGINT: the
 # gateways that tests start must hear both.

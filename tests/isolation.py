@@ -85,7 +85,7 @@ def _descriptors() -> Iterator[tuple[str, str]]:
     with os.scandir("/proc/self/fd") as entries:
         for entry in entries:
             try:
-                target = os.readlink(entry.path)
+                target = str(Path(entry.path).readlink())
             except OSError:
                 continue
             # The scan's own, and caches of modules that read random numbers or a time zone.
@@ -106,7 +106,8 @@ def _children() -> Iterator[tuple[str, str]]:
 
 def _temporary_files() -> Iterator[tuple[str, str]]:
     for entry in Path(tempfile.gettempdir()).iterdir():
-        if not entry.name.startswith("pytest-of-"):
+        # pytest's own, and the state of gateways that no test gave a place.
+        if not entry.name.startswith("pytest-of-") and entry.name != "state":
             yield f"temporary file {entry.name}", "present"
 
 

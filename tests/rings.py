@@ -7,8 +7,8 @@
 | `process` | besides: other processes: real gateways, clients, package tools | `make test` |
 
 The table is `rings.toml`. A `pure` test that opens a network socket, starts a process or a thread, or sleeps fails;
-a `socket` test that starts a process fails. An audit hook of the interpreter sees all of these, except for
-`asyncio.sleep`, which is wrapped.
+a `socket` test that starts a process fails. An audit hook of the interpreter sees sockets and processes, whoever
+imported what before. It does not see threads and sleeps on Python 3.11: these functions are wrapped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -25,6 +26,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+
+from tests.virtual_time import VirtualLoop
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests/rings.toml"
@@ -34,6 +37,8 @@ PURE, SOCKET, PROCESS = RINGS = ("pure", "socket", "process")
 NETWORK, STARTED, SLEPT, THREAD = "a network socket", "a process", "a real sleep", "a thread"
 _FROM = {NETWORK: SOCKET, SLEPT: SOCKET, THREAD: SOCKET, STARTED: PROCESS}
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"})
+# Threads of playbooks, for which virtual time waits: the store's, and those of the loop's executor.
+_AWAITED_THREADS = ("store", "virtual")
 _INTERNET = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
@@ -109,6 +114,7 @@ class _Uses:
 
     def __init__(self) -> None:
         self.watching = False
+        self.may_have_threads = False
         self.seen: dict[str, str] = {}
 
     def note(self, use: str, what: str) -> None:
@@ -125,13 +131,6 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.__new__":
         if arguments[1] in _INTERNET:
             _uses.note(NETWORK, _caller())
-    elif event == "time.sleep":
-        if arguments[0] > 0:
-            _uses.note(SLEPT, f"time.sleep({arguments[0]}), {_caller()}")
-    elif event == "_thread.start_new_thread":
-        thread = getattr(arguments[0], "__self__", None)
-        name = thread.name if isinstance(thread, threading.Thread) else "?"
-        _uses.note(THREAD, f"{name}, {_caller()}")
     elif event in _STARTS:
         _uses.note(STARTED, _caller())
 
@@ -149,23 +148,47 @@ def _caller() -> str:
     return "outside of this project"
 
 
-_sleep = asyncio.sleep
+_time_sleep, _asyncio_sleep, _thread_start = time.sleep, asyncio.sleep, threading.Thread.start
 
 
-async def _watched_sleep(delay: float, result: Any = None) -> Any:
-    if delay > 0 and not hasattr(asyncio.get_running_loop(), "idle"):
+def _watched_time_sleep(seconds: float) -> None:
+    if seconds > 0 and _in_test_thread():
+        _uses.note(SLEPT, f"time.sleep({seconds}), {_caller()}")
+    _time_sleep(seconds)
+
+
+async def _watched_asyncio_sleep(delay: float, result: object = None) -> object:
+    # In virtual time nothing waits.
+    if delay > 0 and not isinstance(asyncio.get_running_loop(), VirtualLoop):
         _uses.note(SLEPT, f"asyncio.sleep({delay}), {_caller()}")
-    return await _sleep(delay, result)
+    return await _asyncio_sleep(delay, result)
+
+
+def _watched_thread_start(thread: threading.Thread) -> None:
+    if not (_uses.may_have_threads and thread.name.startswith(_AWAITED_THREADS)):
+        _uses.note(THREAD, f"{thread.name}, {_caller()}")
+    _thread_start(thread)
+
+
+def _in_test_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 sys.addaudithook(_audit)
-asyncio.sleep = asyncio.tasks.sleep = _watched_sleep
+for _owner, _name, _watched in (
+    (time, "sleep", _watched_time_sleep),
+    (asyncio, "sleep", _watched_asyncio_sleep),
+    (asyncio.tasks, "sleep", _watched_asyncio_sleep),
+    (threading.Thread, "start", _watched_thread_start),
+):
+    setattr(_owner, _name, _watched)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Watch a test with its fixtures."""
     _uses.seen.clear()
+    _uses.may_have_threads = "playbooks" in item.path.parts
     _uses.watching = True
     try:
         return (yield)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+
+_Trace = Callable[[FrameType, str, object], "_Trace"]
 
 
 class StepCounter:
@@ -29,12 +30,12 @@ class StepCounter:
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._outer)
 
-    def _enter_frame(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+    def _enter_frame(self, frame: FrameType, event: str, argument: object) -> _Trace:
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
         return self._step
 
-    def _step(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+    def _step(self, frame: FrameType, event: str, argument: object) -> _Trace:
         if event == "opcode":
             self.steps += 1
         return self._step

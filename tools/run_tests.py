@@ -110,7 +110,8 @@ def judge(results: Results, status: int, output: str) -> str:
     if len(failed) > MAX_UNSTABLE:
         print(f"{len(failed)} tests failed: too many to be chance, none was run again")
         return shown(failed)
-    unstable, confirmed = [], []
+    unstable: list[TestResult] = []
+    confirmed: list[TestResult] = []
     for test in failed:
         (unstable if passes_alone(test) else confirmed).append(test)
     print("unstable tests: " + (", ".join(test.name for test in unstable) or "none"))

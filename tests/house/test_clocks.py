@@ -49,12 +49,19 @@ def test_every_exception_is_needed() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["import time\ntime.time()", "import time\nt = time.monotonic", "from time import perf_counter", "x.thread_time_ns()"],
+    [
+        "import time\ntime.time()",
+        "import time\nt = time.monotonic",
+        "from time import perf_counter",
+        "x.thread_time_ns()",
+    ],
 )
 def test_a_clock_is_seen(source: str) -> None:
     assert list(readings(source))
 
 
-@pytest.mark.parametrize("source", ["loop.time()", "from time import sleep", "import time\ntime.sleep(1)", "at = row.time"])
+@pytest.mark.parametrize(
+    "source", ["loop.time()", "from time import sleep", "import time\ntime.sleep(1)", "at = row.time"]
+)
 def test_what_is_no_clock_is_not(source: str) -> None:
     assert not list(readings(source))

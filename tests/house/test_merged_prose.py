@@ -95,7 +95,9 @@ def test_what_a_merge_leaves_behind_is_found() -> None:
     spliced = "One two three four five six seven eight nine ten eleven twelve. Here\nit ends.\n"
     assert repeated_runs(spliced + "\n" + spliced) == ["One two three four five six seven eight nine ten eleven twelve"]
     assert repeated_runs(spliced) == []
-    assert cut_sentences("All of it is on one line.\ninvented, two more.\n") == ["All of it is on one line. | invented, two more."]
+    assert cut_sentences("All of it is on one line.\ninvented, two more.\n") == [
+        "All of it is on one line. | invented, two more."
+    ]
     assert cut_sentences("This ends in the\n\nNext.\n") == ["This ends in the | (nothing)"]
     assert cut_sentences("First.\n\nand then what.\n") == ["(nothing) | and then what."]
     assert cut_sentences("A command:\n\n```sh\nmake\n```\n\ninstalls it, with\n\n```\nthat\n```\n") == []

@@ -1,12 +1,13 @@
 """A scratch suite: a few test files with the plugins of this one, run by a pytest of their own.
 
-    suite = ScratchSuite(tmp_path, {"test_a.py": "def test_it(): pass"}, rings='pure = ["."]')
-    done = suite.run()
-    assert done.returncode == 0, done.stdout
+suite = ScratchSuite(tmp_path, {"test_a.py": "def test_it(): pass"}, rings='pure = ["."]')
+done = suite.run()
+assert done.returncode == 0, done.stdout
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ class ScratchSuite:
         (tests / "conftest.py").write_text(_CONFTEST)
         (tests / "rings.toml").write_text(rings)
         (directory / "pyproject.toml").write_text(_SETTINGS)
+        (directory / "tmp").mkdir()
         for name, text in files.items():
             path = tests / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +44,7 @@ class ScratchSuite:
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
             cwd=self.directory,
+            env={**os.environ, "TMPDIR": str(self.directory / "tmp")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-import pytest
 
 from tests.suite.scratch import ScratchSuite
 
@@ -14,24 +13,24 @@ LEAKS = {
     "environment HOME": "import os\ndef test_it():\n    del os.environ['HOME']\n",
     "working directory": "import os\ndef test_it():\n    os.chdir('/')\n",
     "umask": "import os\ndef test_it():\n    os.umask(0o012)\n",
-    "event-loop policy": "import asyncio, uvloop\ndef test_it():\n    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())\n",
+    "event-loop policy": "import asyncio, uvloop\n"
+    "def test_it():\n    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())\n",
     "root logger": "import logging\ndef test_it():\n    logging.getLogger().addHandler(logging.NullHandler())\n",
-    "descriptor": "import os\ndef test_it():\n    os.open('pyproject.toml', os.O_RDONLY)\n",
+    "descriptor": "import os\ndef test_it():\n    os.open(__file__, os.O_RDONLY)\n",
     "thread": "from threading import Event, Thread\nclass Waits(Thread): pass\n"
     "def test_it():\n    Waits(target=Event().wait, daemon=True).start()\n",
-    "child process": "import subprocess\ndef test_it():\n    global p\n    p = subprocess.Popen(['sleep', '20'])\n",
+    "child process": "import subprocess\ndef test_it():\n    global p\n    p = subprocess.Popen(['sleep', '5'])\n",
     "temporary file": "import tempfile\ndef test_it():\n    tempfile.mkdtemp()\n",
 }
 TWO_TESTS = "import os\ndef test_first():\n    os.environ['LEFT'] = '1'\ndef test_second(): pass\n"
 
 
-@pytest.mark.parametrize(("what", "source"), LEAKS.items(), ids=[*LEAKS])
-def test_what_a_file_leaves_behind_is_an_error_that_names_it(tmp_path: Path, what: str, source: str) -> None:
-    suite = ScratchSuite(tmp_path, {"test_a.py": source}, rings='process = ["."]')
-    done = suite.run("-o", "leak_limit=0.2")
-    assert done.returncode == 1
-    assert "tests/test_a.py leaves behind:" in done.stdout
-    assert f"\n  {what}" in done.stdout
+def test_what_a_file_leaves_behind_is_an_error_that_names_it(tmp_path: Path) -> None:
+    files = {f"test_{place}.py": source for place, source in enumerate(LEAKS.values())}
+    done = ScratchSuite(tmp_path, files, rings='process = ["."]').run("-o", "leak_limit=0.2")
+    assert f"{len(LEAKS)} passed, {len(LEAKS)} errors" in done.stdout
+    for place, what in enumerate(LEAKS):
+        assert re.search(rf"tests/test_{place}\.py leaves behind:\n  {what}", done.stdout), what
 
 
 def test_each_test_can_be_looked_at(tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ def test_giving_up_describes_all_that_runs_and_nothing_that_ended() -> None:
     with reporting_state(lambda: "gateway 1\nworkers 2"), reporting_state(lambda: "provider: 3 requests"):
         with pytest.raises(AssertionError) as caught:
             wait_until(lambda: False, "the impossible", 0.01)
-        assert str(caught.value) == (
-            "waited 0 s for: the impossible\ngateway 1\nworkers 2\nprovider: 3 requests"
-        )
+        assert str(caught.value) == ("waited 0 s for: the impossible\ngateway 1\nworkers 2\nprovider: 3 requests")
         with pytest.raises(AssertionError, match="the impossible\ngateway 1"):
             asyncio.run(wait_until_async(lambda: False, "the impossible", 0.01))
