@@ -18,14 +18,14 @@ STAMP := $(VENV)/.installed
 PINNED_BUILD := PIP_CONSTRAINT=requirements/build.txt PIP_BUILD_CONSTRAINT=requirements/build.txt
 # The same for what makes the site, in an environment of its own: nothing else needs it.
 SITE := build/site-tools
-# The same for the real clients that the tests run.
-CLIENTS := .clients/.installed
+# The real clients that the tests run; they are shared by all clones of a user, and looked at each time.
+CLIENTS := install-clients
 # Without npm there are no clients to run, and the tests go without them; CI insists.
 WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
+.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,9 +58,8 @@ $(STAMP): requirements/dev.txt requirements/run.txt requirements/build.txt pypro
 	@$(PIP) install -q --no-build-isolation --no-deps -e .
 	@touch $(RUNTIME) $@
 
-$(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients/*)
+$(CLIENTS): $(STAMP)
 	@$(BIN)/python -m tests.clients.installing
-	@touch $@
 
 setup: $(STAMP) ## make the virtual environment and install everything in it
 
