@@ -18,7 +18,7 @@ pytest_plugins = (
 )
 
 # A directory for each process that runs tests, so that what a test leaves behind in it is its own.
-_directory = tempfile.mkdtemp(prefix="dragoman-tests-")
+_directory = tempfile.mkdtemp(prefix="tests-")
 atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = _directory
 # State of gateways under test stays out of the state of whoever runs the tests.
