@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import platform
 import shutil
 import signal
 import tempfile
@@ -23,6 +24,9 @@ atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = _directory
 # State of gateways under test stays out of the state of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = f"{_directory}/state"
+
+# The official SDKs send the name of the platform. Its first call starts `uname -p`, its later ones start nothing.
+platform.platform()
 
 # A child inherits ignored signals, unlike handled ones. nohup ignores SIGHUP, a shell's background job SIGINT: the
 # gateways that tests start must hear both.
