@@ -17,7 +17,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -139,6 +139,14 @@ def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
     except AssertionError:
         shown = "\n  ".join(found)
         pytest.fail(f"{node.nodeid} leaves behind:\n  {shown}", pytrace=False)
+
+
+def pytest_configure() -> None:
+    """Have uvloop open the pipe now that it opens once in each process and never closes."""
+    with suppress(ImportError):
+        import uvloop
+
+        uvloop.new_event_loop().close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
