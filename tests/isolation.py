@@ -95,13 +95,17 @@ def _descriptors() -> Iterator[tuple[str, str]]:
 
 def _threads() -> Iterator[tuple[str, str]]:
     for thread in threading.enumerate():
-        yield f"thread {thread.name} #{thread.ident}", "running"
+        # The gateway starts these two with the first large request; they run until the process ends.
+        if thread.name not in ("large-0", "large-1"):
+            yield f"thread {thread.name} #{thread.ident}", "running"
 
 
 def _children() -> Iterator[tuple[str, str]]:
     for task in Path("/proc/self/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield f"child process {child}", Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")[:200]
+        # A thread or a child may end between the two reads.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                yield f"child process {child}", Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")[:200]
 
 
 def _temporary_files() -> Iterator[tuple[str, str]]:
