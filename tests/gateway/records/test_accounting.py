@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts import drain_thread
+from dragoman.accounts import drain_thread, journal
 from dragoman.accounts.drain import drain_all
 from dragoman.accounts.drain_thread import Drain
 from dragoman.accounts.exchanges import find
@@ -38,9 +38,10 @@ Row = dict[str, object]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables are written at once, and a lock is not waited for."""
+    """The tables are written at once, a lock is not waited for, and a directory is made again soon."""
     monkeypatch.setattr(drain_thread, "Drain", partial(Drain, every=0.02))
     monkeypatch.setattr(drain_thread, "_PATIENCE", 0.05)
+    monkeypatch.setattr(journal, "_REOPEN_AFTER", 0.02)
 
 
 @contextmanager
