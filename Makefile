@@ -80,6 +80,16 @@ nightly: $(STAMP) $(WITH_CLIENTS) ## all tests in random order with 500 examples
 test-times: $(STAMP) ## where the time of the last `make test` went: by folder with its budget, by file, by test
 	@$(BIN)/python -m tools.test_times
 
+coverage: $(STAMP) ## branch coverage of src/ by the tests of the pure and the socket ring; data in build/coverage
+	@$(BIN)/python -m tools.branch_coverage
+
+mutations: $(STAMP) ## 200 random changes of the source, and those that no test notices; data in build/mutations
+	@$(BIN)/python -m tools.mutations sample
+	@$(BIN)/python -m tools.mutations record
+	@rm -f build/mutations/results.jsonl
+	@$(BIN)/python -m tools.mutations run
+	@$(BIN)/python -m tools.mutations report
+
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
 
