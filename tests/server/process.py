@@ -41,6 +41,16 @@ PATIENCE = LIMIT
 ROOT = Path(__file__).parents[2]
 MEBIBYTE = 1024 * 1024
 NO_LINES: tuple[str, ...] = ()
+# Constants of the gateway, by module and name; see `constants/sitecustomize.py`.
+Constants = Mapping[str, float]
+# Seconds between two looks at the configuration file. A changed file is read at the second look.
+LOOK_EVERY = "dragoman.gateway.processes.followed_config.LOOK_EVERY"
+# Seconds within which a repeated signal counts once.
+SAME_SIGNAL = "dragoman.gateway.processes.worker.SAME_SIGNAL"
+# Seconds until a worker that died is started again; doubled each time.
+FIRST_PAUSE = "dragoman.gateway.processes.supervisor._FIRST_PAUSE"
+QUICK: Constants = {LOOK_EVERY: 0.05}
+NO_CONSTANTS: Constants = {}
 # Lines of a log, lines of standard output and requests at a provider that a failed wait shows.
 _LOG_LINES, _OUT_LINES, _REQUESTS = 60, 20, 20
 
@@ -113,7 +123,10 @@ class Process:
         under: Sequence[str] = NO_LINES,
         terminal: bool = False,
         command: str = "serve",
+        constants: Constants = NO_CONSTANTS,
     ) -> None:
+        # What ends it in C, or does not let it go on, is told with a traceback.
+        variables = {**clean_environment(directory), "PYTHONFAULTHANDLER": "1", **(environment or {})}
         # What the log is read from and written to.
         ours, theirs = pty.openpty() if terminal else os.pipe()
         self._process = subprocess.Popen(
@@ -122,8 +135,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=theirs,
             cwd=directory,
-            # What ends it in C, or does not let it go on, is told with a traceback.
-            env={**clean_environment(directory), "PYTHONFAULTHANDLER": "1", **(environment or {})},
+            env=with_constants(variables, {**QUICK, **constants}) if command == "serve" else variables,
             # Whoever runs the tests may do so in a terminal, which is none of this process's.
             start_new_session=True,
         )
@@ -232,6 +244,15 @@ def clean_environment(directory: Path) -> dict[str, str]:
     return environment | {"HOME": str(directory), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
+def with_constants(environment: Mapping[str, str], constants: Constants) -> dict[str, str]:
+    """An environment in which a gateway has these constants."""
+    if not constants:
+        return dict(environment)
+    # Last on the path, so that another `sitecustomize` of a test takes precedence.
+    path = f"{environment['PYTHONPATH']}{os.pathsep}{ROOT / 'tests/server/constants'}"
+    return {**environment, "PYTHONPATH": path, "TEST_CONSTANTS": json.dumps(dict(constants))}
+
+
 class Provider(ScriptedProvider):
     """A scripted provider whose steps can reach the connection they are written to."""
 
@@ -333,6 +354,20 @@ class Served(House):
         """Ask the process to end, and wait; give the exit status."""
         return self.process.stop()
 
+    def restart(self, *arguments: str, constants: Constants = NO_CONSTANTS) -> None:
+        """Start another gateway on the files of the one that has ended."""
+        assert not self.process.running
+        given = ["--config", str(self.file), "--port", "0", *arguments]
+        self.process = Process(given, self.directory, constants=constants)
+        self.port = self.process.listening()
+
+    def replace_file(self, text: str) -> None:
+        """Put a new configuration in the old one's place, in one step: the gateway never reads half of it."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(0o600)
+        new.replace(self.file)
+
     def send(self, path: str, body: object, *lines: str) -> socket.socket:
         """Send a request and leave the reply unread."""
         connection = self.connect()
@@ -415,6 +450,7 @@ def serving(
     environment: Mapping[str, str] | None = None,
     under: Sequence[str] = NO_LINES,
     terminal: bool = False,
+    constants: Constants = NO_CONSTANTS,
 ) -> Iterator[Served]:
     """A gateway process in front of a provider that follows a script; `more` is added to its configuration.
 
@@ -422,7 +458,7 @@ def serving(
     """
     with provided(script, more) as house:
         given = ["--config", str(house.file), "--port", "0", *arguments]
-        house.process = Process(given, house.directory, environment, under, terminal)
+        house.process = Process(given, house.directory, environment, under, terminal, constants=constants)
         try:
             house.port = house.process.listening()
             yield house

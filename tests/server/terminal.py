@@ -22,13 +22,17 @@ from pathlib import Path
 
 from tests.gateway.harness import Received, Reply
 from tests.server.process import (
+    NO_CONSTANTS,
     NO_LINES,
+    QUICK,
+    Constants,
     Lines,
     Process,
     Served,
     clean_environment,
     provided,
     reporting_until_closed,
+    with_constants,
 )
 
 # Takes standard input for its controlling terminal, and becomes another program.
@@ -45,6 +49,7 @@ class TerminalProcess(Process):
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = NO_LINES,
         columns: int = 80,
+        constants: Constants = NO_CONSTANTS,
     ) -> None:
         self._window, theirs = pty.openpty()
         self.resize(columns)
@@ -54,7 +59,7 @@ class TerminalProcess(Process):
             stdout=theirs,
             stderr=theirs,
             cwd=directory,
-            env={**_plain_environment(directory), **(environment or {})},
+            env=with_constants({**_plain_environment(directory), **(environment or {})}, {**QUICK, **constants}),
             start_new_session=True,
         )
         os.close(theirs)
@@ -121,11 +126,12 @@ def serving_in_terminal(
     environment: Mapping[str, str] | None = None,
     under: Sequence[str] = NO_LINES,
     columns: int = 80,
+    constants: Constants = NO_CONSTANTS,
 ) -> Iterator[tuple[Served, TerminalProcess]]:
     """A gateway in a terminal, in front of a provider that follows a script; and the terminal."""
     with provided(script, more) as house:
         given = ["--config", str(house.file), "--port", "0", *arguments]
-        house.process = terminal = TerminalProcess(given, house.directory, environment, under, columns)
+        house.process = terminal = TerminalProcess(given, house.directory, environment, under, columns, constants)
         try:
             house.port = terminal.listening()
             yield house, terminal

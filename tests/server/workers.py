@@ -44,3 +44,17 @@ def running_workers(pid: int, count: int, without: Set[int] = NOBODY) -> set[int
 def wait_gone(pids: Iterable[int]) -> None:
     """Wait until processes have ended and were reaped."""
     wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], f"the end of the processes {pids}")
+
+
+def wait_for_turns(pids: Iterable[int], turns: int) -> None:
+    """Wait until each of these processes has slept and woken up `turns` times.
+
+    An idle supervisor wakes up once for each look at its file, an idle worker at least once.
+    """
+    due = {pid: _sleeps(pid) + turns for pid in pids}
+    wait_until(lambda: all(_sleeps(pid) >= count for pid, count in due.items()), f"{turns} turns of {sorted(due)}")
+
+
+def _sleeps(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
