@@ -188,10 +188,10 @@ class Process:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def stop(self) -> int:
-        """Ask it to end, and wait."""
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ask it to end, and wait. After an interrupt it does not serve on for `timeouts.lame_duck`, which is 5 s."""
         if self.running:
-            self.send(signal.SIGTERM)
+            self.send(number)
         return self.wait()
 
     def end(self) -> None:
@@ -352,7 +352,7 @@ class Served(House):
 
     def stop(self) -> int:
         """Ask the process to end, and wait; give the exit status."""
-        return self.process.stop()
+        return self.process.stop(signal.SIGTERM)
 
     def restart(self, *arguments: str, constants: Constants = NO_CONSTANTS) -> None:
         """Start another gateway on the files of the one that has ended."""
