@@ -46,6 +46,18 @@ def wait_gone(pids: Iterable[int]) -> None:
     wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], f"the end of the processes {pids}")
 
 
+def wait_handled(pids: Iterable[int]) -> None:
+    """Wait until each of these processes has handled the signals that were sent to it, and sleeps."""
+    wait_until(lambda: all(_has_handled(pid) for pid in pids), f"the processes {pids} have handled their signals")
+
+
+def _has_handled(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    pending = [status.partition(f"\n{name}:")[2].split()[0] for name in ("SigPnd", "ShdPnd")]
+    # A process that has still to run a handler is woken up for it.
+    return not any(int(mask, 16) for mask in pending) and "\nState:\tS" in status
+
+
 def wait_for_turns(pids: Iterable[int], turns: int) -> None:
     """Wait until each of these processes has slept and woken up `turns` times.
 
