@@ -42,8 +42,8 @@ def running_workers(pid: int, count: int, without: Set[int] = NOBODY) -> set[int
 
 
 def wait_gone(pids: Iterable[int]) -> None:
-    """Wait until processes have ended and were reaped."""
-    wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], f"the end of the processes {pids}")
+    """Wait until processes have ended."""
+    wait_until(lambda: not any(is_running(pid) for pid in pids), f"the end of the processes {pids}")
 
 
 def wait_handled(pids: Iterable[int]) -> None:
