@@ -23,6 +23,9 @@ CLIENTS := install-clients
 # Without npm there are no clients to run, and the tests go without them; CI insists.
 WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
+# Without bytecode every process of the tests would compile all modules again, which takes longer than to run them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
