@@ -1,13 +1,16 @@
 """Settings that every test shares: plugins of our own, hypothesis profiles, a temporary directory for each process."""
 
 import atexit
+import gc
 import os
 import platform
 import shutil
 import signal
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Here, because the process that distributes the tests reads no conftest file of a single folder.
@@ -51,3 +54,14 @@ settings.register_profile(
 )
 settings.register_profile("nightly", deadline=None, max_examples=500, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector, which walks all of them again and again, then and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
