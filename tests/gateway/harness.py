@@ -368,6 +368,12 @@ def _copy_tables(db: sqlite3.Connection) -> None:
         migrate(db)
 
 
+def new_service(settings: Settings, log: io.StringIO) -> Service:
+    """The working parts of a gateway, on the loop that runs."""
+    with patch.object(database, "migrate", _copy_tables):
+        return Service(settings, Metrics(), Log(log, json=True))
+
+
 def _has_open_transports(loop: asyncio.AbstractEventLoop) -> bool:
     transports = loop._transports  # type: ignore[attr-defined]  # asyncio has no public list of them
     return any(transport._sock is not None for transport in transports.values())
@@ -393,9 +399,7 @@ def running(
     async def start() -> asyncio.Server:
         await house.provider.start()
         settled = settings(house.provider.port)
-        with patch.object(database, "migrate", _copy_tables):
-            service = Service(settled, Metrics(), Log(house.log, json=True))
-        house.app = App(service)
+        house.app = App(new_service(settled, house.log))
         house.server = HttpServer(house.app, house.app.refuse, server_limits(settled.limits, settled.timeouts))
         listening = await loop.create_server(house.server, "127.0.0.1", 0)
         house.port = listening.sockets[0].getsockname()[1]

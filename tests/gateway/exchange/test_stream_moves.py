@@ -15,6 +15,7 @@ from dragoman.errors import TimedOut
 from dragoman.gateway.exchange import time_limits as watch
 from dragoman.gateway.exchange.states import Told
 from dragoman.gateway.exchange.steps import Begin, Done, Due, End, Failed, Start, Write
+from dragoman.gateway.service import Service
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 from tests.gateway.harness import (
     CHAT,
@@ -629,8 +630,8 @@ def test_a_client_that_stops_reading_is_cut_off_without_another_word(client: str
 
 
 def test_a_keep_alive_commits_the_status_and_nothing_that_is_held() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         hear = play.hear()
         assert play.take(hear, OPENING) is None
@@ -652,8 +653,8 @@ STOPPED += b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"u
 
 @pytest.mark.parametrize("last", [b"", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'])
 def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes) -> None:
-    def story(house: House) -> None:
-        play = Played(house, headers=[(b"x-dragoman-report", b"full")])
+    def story(service: Service) -> None:
+        play = Played(service, headers=[(b"x-dragoman-report", b"full")])
         play.until_called(Begin(BODY))
         hear = play.hear()
         said = []
@@ -670,8 +671,8 @@ def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes
 
 
 def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         play.take(play.hear(), OPENING)
         play.say(Failed(TimedOut("too late")))
@@ -682,8 +683,8 @@ def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> N
 
 
 def test_heartbeats_go_on_while_another_target_is_asked() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
         play.take(play.hear(), OPENING)
