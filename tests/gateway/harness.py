@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
 import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import TypeVar
 from unittest.mock import patch
@@ -47,6 +48,8 @@ PROVIDER_KEY = "sk-provider-0123456789abcdef"
 PATIENCE = LIMIT
 # Seconds that exchanges under way may take to end by themselves before the harness cancels them.
 _GRACE = 5.0
+# Seconds by which the clock jumps at once.
+_SLICE = 25.0
 _LOG_LINES, _LAST_REQUESTS = 40, 10
 
 
@@ -69,9 +72,52 @@ class Received(Struct, frozen=True):
         return value
 
 
+class HouseLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can jump ahead, so that no test waits for a timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ahead = 0.0
+
+    def time(self) -> float:
+        """Seconds of the machine's clock, and of all jumps."""
+        return super().time() + self._ahead
+
+    def jump(self, seconds: float) -> None:
+        """Move the clock ahead; the loop fires the timers of that time in its next turns."""
+        self._ahead += seconds
+
+
 # What a provider does next: bytes are written, a number is waited for, a callable is awaited, None closes at once
 # (a reset if bytes are unread), and the end of the list ends the reply.
 Step = bytes | float | None | Callable[[], Coroutine[None, None, None]]
+
+
+async def take_turns() -> None:
+    """Let the loop take some turns: bytes that were written before are read and handled."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def pass_time(seconds: float) -> None:
+    """Let time pass for gateway and provider, without waiting."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, HouseLoop)
+    while seconds > 0:
+        await take_turns()
+        loop.jump(min(seconds, _SLICE))
+        seconds -= _SLICE
+    await take_turns()
+
+
+def passing(seconds: float = math.inf) -> Step:
+    """A step during which time passes without waiting; for ever, if not limited."""
+    return partial(pass_time, seconds)
+
+
+async def stay_silent() -> None:
+    """A step that never ends: the provider keeps the connection and writes nothing more."""
+    await asyncio.Event().wait()
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -223,7 +269,7 @@ class Answer(Struct, frozen=True):
 class House:
     """A running gateway, the provider behind it, and a client."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, provider: ScriptedProvider, log: io.StringIO) -> None:
+    def __init__(self, loop: HouseLoop, provider: ScriptedProvider, log: io.StringIO) -> None:
         self.loop = loop
         self.provider = provider
         self.log = log
@@ -239,6 +285,14 @@ class House:
     def run(self, work: Coroutine[None, None, T]) -> T:
         """Do something on the gateway's loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for gateway and provider, without waiting."""
+        self.run(pass_time(seconds))
+
+    def take_turns(self) -> None:
+        """Let the gateway handle all that was written to it before."""
+        self.run(take_turns())
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """Send a request and read the whole reply."""
@@ -368,6 +422,12 @@ def _copy_tables(db: sqlite3.Connection) -> None:
         migrate(db)
 
 
+def new_service(settings: Settings, log: io.StringIO) -> Service:
+    """The working parts of a gateway, on the loop that runs."""
+    with patch.object(database, "migrate", _copy_tables):
+        return Service(settings, Metrics(), Log(log, json=True))
+
+
 def _has_open_transports(loop: asyncio.AbstractEventLoop) -> bool:
     transports = loop._transports  # type: ignore[attr-defined]  # asyncio has no public list of them
     return any(transport._sock is not None for transport in transports.values())
@@ -385,7 +445,7 @@ def running(
         assert replies is not None
         return next(replies)
 
-    loop = asyncio.new_event_loop()
+    loop = HouseLoop()
     thread = threading.Thread(target=loop.run_forever, name="house", daemon=True)
     thread.start()
     house = House(loop, ScriptedProvider(script if callable(script) else scripted), io.StringIO())
@@ -393,9 +453,7 @@ def running(
     async def start() -> asyncio.Server:
         await house.provider.start()
         settled = settings(house.provider.port)
-        with patch.object(database, "migrate", _copy_tables):
-            service = Service(settled, Metrics(), Log(house.log, json=True))
-        house.app = App(service)
+        house.app = App(new_service(settled, house.log))
         house.server = HttpServer(house.app, house.app.refuse, server_limits(settled.limits, settled.timeouts))
         listening = await loop.create_server(house.server, "127.0.0.1", 0)
         house.port = listening.sockets[0].getsockname()[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import io
 from collections.abc import Callable
 
 from dragoman.config.settings import Routing, Settings
@@ -22,13 +22,18 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.http.flight import HeaderList
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route
-from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.harness import CHAT, PATHS, new_service, settings_for
 from tests.gateway.routed import target_of
+from tests.virtual_time import run
+
+# Where the providers would listen.
+NO_PORT = 9
 
 
 class Head:
@@ -63,14 +68,13 @@ class Watched(Machine):
 class Played:
     """A machine whose commands are answered here, one by one."""
 
-    def __init__(self, house: House, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
-        service = house.app.service
+    def __init__(self, service: Service, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
         self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=service.clock(), time=0.0))
         self.machine = Watched(service, asked, self.account, Memory(service, asked.api_path))
         self.machine.passed = []
         self.said: list[Command] = []
-        self._house, self._others, self._protocol = house, others, protocol
+        self._service, self._others, self._protocol = service, others, protocol
 
     def say(self, event: Event) -> Command:
         """Let it move; give the last command."""
@@ -90,7 +94,7 @@ class Played:
 
     def more_targets(self) -> None:
         """As if the request's name had these targets behind the one that is asked."""
-        routes, first = self._house.app.service.routes, self.machine.attempt.target
+        routes, first = self._service.routes, self.machine.attempt.target
         targets = tuple(target_of(routes, name, self._protocol) for name in self._others)
         route = Route(name="line", members=(first, *targets))
         planned = plan(route, Needs(size=1), View(), Dice())
@@ -110,13 +114,18 @@ class Played:
         return self.said[-1] if self.said else None
 
 
-def played_by(story: Callable[[House], None], settings: Callable[[int], Settings] = settings_for) -> None:
-    async def told(house: House) -> None:
-        await asyncio.sleep(0)
-        story(house)
+def played_by(story: Callable[[Service], None], settings: Callable[[int], Settings] = settings_for) -> None:
+    """Play a story with the working parts of a gateway that nobody can call."""
 
-    with running((), settings) as house:
-        house.run(told(house))
+    async def play() -> None:
+        service = new_service(settings(NO_PORT), io.StringIO())
+        try:
+            story(service)
+        finally:
+            await service.close()
+            await service.state.close(0.0)
+
+    run(play())
 
 
 def kinds(said: list[Command]) -> list[type]:

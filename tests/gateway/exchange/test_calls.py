@@ -19,7 +19,7 @@ from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
-from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.harness import CHAT, PATHS, running, settings_for
 from tests.gateway.routed import target_of
 from tests.gateway.says import question
 from tests.playbooks.stage import START
@@ -74,8 +74,7 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
 
 
 def test_a_call_that_could_not_be_made_is_one_too() -> None:
-    def story(house: House) -> None:
-        service = house.app.service
+    def story(service: Service) -> None:
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
@@ -90,8 +89,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
 
 
 def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
-    def story(house: House) -> None:
-        service = house.app.service
+    def story(service: Service) -> None:
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
@@ -130,8 +128,8 @@ def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
 
 
 def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "responses/served")
+    def story(service: Service) -> None:
+        play = Played(service, "responses/served")
         play.until_called(Begin(BODY))
         play.machine.calls.queued()
         play.more_targets()

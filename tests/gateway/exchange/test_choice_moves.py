@@ -9,11 +9,12 @@ from dragoman.config.settings import Line, LineRule, Settings, Storage
 from dragoman.errors import ClientError, Unreachable
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Call, Done, Event, Failed, Locate, Recall, Reserve, Respond
+from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.routing.route import When
 from dragoman.store.responses import Item
 from tests.gateway.exchange.played import Played, played_by
-from tests.gateway.harness import RESPONSES, House, settings_for
+from tests.gateway.harness import RESPONSES, settings_for
 
 
 def _line(port: int) -> Settings:
@@ -33,8 +34,8 @@ def _line(port: int) -> Settings:
     ],
 )
 def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets: list[str]) -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
         assert isinstance(located, Locate) and located.said.previous == "resp_1"
         assert play.machine.state is State.LOCATING
@@ -56,8 +57,8 @@ def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets
     ],
 )
 def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(body: bytes) -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         assert isinstance(play.say(Begin(body)), Recall)
         assert State.LOCATING not in play.machine.passed
 
@@ -75,8 +76,8 @@ def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, as
     def settings(port: int) -> Settings:
         return replace(settings_for(port), routes=(line,), storage=Storage(keep=False))
 
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         call = play.until_called(Begin(b'{"model":"line","input":"x"%b}' % more))
         called = [call.prepared.target.provider.name]
         play.say(Failed(Unreachable("nobody is there")))
@@ -88,8 +89,8 @@ def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, as
 
 
 def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
         play.say(Failed(ClientError(500, "what is kept cannot be read")))
         told = next(command for command in play.said if isinstance(command, Respond))
@@ -113,8 +114,8 @@ def test_what_was_looked_up_to_be_weighed_is_said_to_all_who_are_asked(policy: s
     rule = LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=())
     line = Line(pattern="line", targets=("chat/served", "messages/served"), policy=policy, rules=(rule,))
 
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         weighing = play.say(Begin(b'{"model":"line","input":"And?","previous_response_id":"resp_1"}'))
         assert (type(weighing), play.machine.state) == (Recall, State.WEIGHING)
         asked: list[str] = []

@@ -18,8 +18,8 @@ from tests.gateway.harness import (
     settings_for,
     whole,
 )
+from tests.gateway.pairwise import pairwise
 from tests.gateway.says import (
-    ABROAD,
     MESSAGES_TOLD,
     OPENAI_TOLD,
     PAIRS,
@@ -81,8 +81,9 @@ def test_pitfall_206_a_stream_becomes_a_whole_answer(client: str, provider: str)
         assert text_of(client, told.json()) == SAID
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/json"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(
+    ("client", "provider", "kind"), pairwise(PROTOCOLS, PROTOCOLS, ["text/plain", "application/json"])
+)
 def test_pitfall_206_a_stream_by_another_name_is_still_read(client: str, provider: str, kind: str) -> None:
     with running([streams(provider, content_type=kind), streams(provider, content_type=kind)]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
@@ -166,8 +167,17 @@ def test_pitfall_207_errors_of_such_a_body_are_in_chat_form_too(provider: str) -
 # Errors.
 
 
-@pytest.mark.parametrize("status", MESSAGES_TOLD)
-@pytest.mark.parametrize(("client", "provider"), ABROAD)
+# For every status, each client and each provider once.
+CYCLES = (
+    ((MESSAGES, CHAT), (CHAT, RESPONSES), (RESPONSES, MESSAGES)),
+    ((CHAT, MESSAGES), (RESPONSES, CHAT), (MESSAGES, RESPONSES)),
+)
+
+
+@pytest.mark.parametrize(
+    ("client", "provider", "status"),
+    [(*pair, status) for count, status in enumerate(MESSAGES_TOLD) for pair in CYCLES[count % 2]],
+)
 def test_pitfall_187_188_a_providers_error_is_told_by_the_table(client: str, provider: str, status: int) -> None:
     for streaming in (False, True):
         with running([refusal(provider, status)]) as house:
@@ -194,8 +204,7 @@ def test_a_providers_error_is_relayed_as_it_is(protocol: str, status: int) -> No
     assert told.header("content-type") == "application/json"
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "streaming"), pairwise(PROTOCOLS, PROTOCOLS, [False, True]))
 def test_pitfall_184_185_an_error_inside_a_success_is_an_error(client: str, provider: str, streaming: bool) -> None:
     body = error_body(provider, "rate_limit_error", "slow down, please", "rate_limit_exceeded")
     with running([whole(body)]) as house:
@@ -267,18 +276,18 @@ NO_ANSWERS: dict[str, Reply] = {
 }
 
 
-@pytest.mark.parametrize("shape", NO_ANSWERS)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
-def test_pitfall_185_what_is_no_answer_is_a_502(client: str, provider: str, shape: str) -> None:
-    for streaming in (False, True):
-        with running([NO_ANSWERS[shape], NO_ANSWERS[shape]]) as house:
-            # Asked by way of a proxy it is not the operator who asks.
-            told = house.post(PATHS[client], question(client, provider, stream=streaming), via="1.1 proxy")
-            assert told.status == 502, told
-            error = failure_of(client, told)
-            assert error["type"] == ("api_error" if client == MESSAGES else "server_error")
-            assert "127.0.0.1" not in str(error) and "elsewhere.example" not in str(told)
-            assert headers_named(told, "location") == {}
+@pytest.mark.parametrize(
+    ("client", "provider", "shape", "streaming"), pairwise(PROTOCOLS, PROTOCOLS, list(NO_ANSWERS), (False, True))
+)
+def test_pitfall_185_what_is_no_answer_is_a_502(client: str, provider: str, shape: str, streaming: bool) -> None:
+    with running([NO_ANSWERS[shape], NO_ANSWERS[shape]]) as house:
+        # Asked by way of a proxy it is not the operator who asks.
+        told = house.post(PATHS[client], question(client, provider, stream=streaming), via="1.1 proxy")
+        assert told.status == 502, told
+        error = failure_of(client, told)
+        assert error["type"] == ("api_error" if client == MESSAGES else "server_error")
+        assert "127.0.0.1" not in str(error) and "elsewhere.example" not in str(told)
+        assert headers_named(told, "location") == {}
 
 
 def test_a_redirect_is_never_followed() -> None:

@@ -18,20 +18,20 @@ from dragoman.gateway.exchange.steps import (
     Settle,
     Write,
 )
+from dragoman.gateway.service import Service
 from dragoman.model.failure import Failure, FailureKind
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
-from tests.gateway.harness import House
 
 
 def test_a_failure_is_told_by_what_was_told_before() -> None:
-    def story(house: House) -> None:
-        nothing = Played(house)
+    def story(service: Service) -> None:
+        nothing = Played(service)
         nothing.until_called(Begin(BODY))
         nothing.say(Failed(TimedOut("too late")))
         assert kinds(nothing.said) == [Settle, Respond, HangUp]
 
         for chunks in ((OPENING,), (OPENING, CONTENT)):
-            play = Played(house)
+            play = Played(service)
             play.until_called(Begin(BODY))
             hear = play.hear()
             for chunk in chunks:
@@ -48,8 +48,8 @@ def test_a_failure_is_told_by_what_was_told_before() -> None:
 
 @pytest.mark.parametrize("stopping", [False, True])
 def test_whoever_goes_settles_the_exchange_in_every_state(stopping: bool) -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         play.say(Gone(stopping))
         assert kinds(play.said) == ([Settle, Respond, HangUp] if stopping else [Settle, HangUp])
@@ -62,8 +62,8 @@ def test_whoever_goes_settles_the_exchange_in_every_state(stopping: bool) -> Non
 
 
 def test_a_failure_is_told_as_its_own_target_failed() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/other")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/other")
         play.until_called(Begin(BODY))
         missed = play.machine._missed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the first"))
         play.more_targets()
@@ -91,8 +91,8 @@ def test_a_failure_is_told_as_its_own_target_failed() -> None:
 def test_pitfall_382_where_no_header_goes_out_any_more_the_words_tell_the_delay(
     kind: FailureKind, words: str, header: bytes, told: str
 ) -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         play.machine.attempt.headers = [(b"retry-after", header)]
         missed = play.machine._missed(Failure(kind=kind, status=429, message=words))

@@ -7,15 +7,15 @@ import pytest
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Call, Settle, Work
 from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
-from tests.gateway.harness import House
 
 
 @pytest.mark.parametrize("large", [False, True])
 def test_small_work_is_done_at_once_and_large_work_is_waited_for(large: bool) -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         body = BODY.replace(b"Hello.", b"x" * (INLINE + 1)) if large else BODY
         command = play.say(Begin(body))
         assert isinstance(command, Work if large else Call)
@@ -25,8 +25,8 @@ def test_small_work_is_done_at_once_and_large_work_is_waited_for(large: bool) ->
 
 
 def test_what_is_settled_says_what_became_of_the_last_call() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         play.machine._out = []
         play.machine._settle(Kind.LEFT, {"status": 499})

@@ -23,15 +23,16 @@ from dragoman.gateway.exchange.steps import (
     Start,
     Write,
 )
+from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
-from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, House, settings_for
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, settings_for
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["nothing", "the status"])
 def test_the_next_target_is_asked_while_nothing_of_an_answer_was_said(opened: bool) -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         first = play.until_called(Begin(BODY))
         assert first.prepared.target.endpoint.protocol == MESSAGES
         play.more_targets()
@@ -49,8 +50,8 @@ def test_the_next_target_is_asked_while_nothing_of_an_answer_was_said(opened: bo
 
 
 def test_no_other_target_is_asked_once_there_was_content() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
         hear = play.hear()
@@ -62,8 +63,8 @@ def test_no_other_target_is_asked_once_there_was_content() -> None:
 
 
 def test_no_other_target_is_asked_for_an_answer_that_was_paid_for() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
         play.say(Failed(NotKept()))
@@ -73,8 +74,8 @@ def test_no_other_target_is_asked_for_an_answer_that_was_paid_for() -> None:
 
 
 def test_an_error_tells_nothing_of_an_earlier_call() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
         limited = Head(429, b"application/json")
         limited.headers.append((b"retry-after", b"777"))
@@ -95,8 +96,8 @@ STRICT = [(b"x-dragoman-strict", b"1")]
 
 
 def test_a_target_that_cannot_be_asked_does_not_end_the_search() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "messages/served", "responses/served", "chat/other", headers=STRICT)
+    def story(service: Service) -> None:
+        play = Played(service, "messages/served", "responses/served", "chat/other", headers=STRICT)
         play.until_called(Begin(LOSSY))
         play.more_targets()
         last = play.until_called(Failed(TimedOut("too late")))
@@ -108,8 +109,8 @@ def test_a_target_that_cannot_be_asked_does_not_end_the_search() -> None:
 
 
 def test_a_failure_after_the_last_target_that_cannot_be_asked_is_told_once() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "messages/served", "responses/served", headers=STRICT)
+    def story(service: Service) -> None:
+        play = Played(service, "messages/served", "responses/served", headers=STRICT)
         play.until_called(Begin(LOSSY))
         play.more_targets()
         play.say(Failed(TimedOut("too late")))
@@ -121,8 +122,8 @@ def test_a_failure_after_the_last_target_that_cannot_be_asked_is_told_once() -> 
 
 
 def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(BODY))
 
         def broken(*_: object, **__: object) -> None:
@@ -143,8 +144,8 @@ FAILED = FAILED.replace(b'"output":[]', b'"output":[],"error":{"code":"server_is
 
 
 def test_pitfall_301_a_relayed_failure_of_which_nobody_heard_goes_to_the_next_target() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/other", protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, "chat/other", protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.more_targets()
         play.take(play.hear(), CREATED + FAILED)
@@ -160,8 +161,8 @@ def test_pitfall_301_a_relayed_failure_of_which_nobody_heard_goes_to_the_next_ta
 
 
 def test_a_relayed_failure_is_told_as_it_is_if_nothing_else_can_be_done() -> None:
-    def story(house: House) -> None:
-        play = Played(house, protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.take(play.hear(), CREATED + FAILED)
         assert kinds(play.said)[0] is Start and play.machine.state is State.ENDING
@@ -171,8 +172,8 @@ def test_a_relayed_failure_is_told_as_it_is_if_nothing_else_can_be_done() -> Non
 
 
 def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/other", protocol=RESPONSES)
+    def story(service: Service) -> None:
+        play = Played(service, "chat/other", protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.more_targets()
         play.take(play.hear(), CREATED + FAILED)
@@ -186,8 +187,8 @@ def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> N
 
 
 def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         first = play.until_called(Begin(BODY))
         failed = play.machine.attempt
         play.more_targets()
@@ -206,8 +207,8 @@ def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
 def test_a_line_with_one_target_that_is_asked_again_tells_its_attempts(retries: int, more: bytes) -> None:
     line = Line(pattern="patient", targets=("messages/served",), retries=retries)
 
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
+    def story(service: Service) -> None:
+        play = Played(service, "chat/served")
         play.until_called(Begin(BODY.replace(b"messages/served", b"patient")))
         waits = play.say(Failed(Unreachable("nobody is there")))
         if retries:

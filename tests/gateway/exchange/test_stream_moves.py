@@ -11,25 +11,27 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from dragoman.config.settings import Limits, Settings, Timeouts
-from dragoman.errors import TimedOut
-from dragoman.gateway.exchange import time_limits as watch
-from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.exchange.steps import Begin, Done, Due, End, Failed, Start, Write
-from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
     PATHS,
+    PATIENCE,
     PROTOCOLS,
     PROVIDER_KEY,
     RESPONSES,
+    Answer,
     House,
     Reply,
     Step,
+    answer_in,
+    passing,
     running,
     settings_for,
+    stay_silent,
     stream,
+    take_turns,
 )
+from tests.gateway.pairwise import pairwise
 from tests.gateway.says import (
     ABROAD,
     PAIRS,
@@ -51,6 +53,9 @@ from tests.sdk.digging import Object, dig, dig_object, dig_text
 from tests.sdk.samples import as_stream, events_of
 from tests.waiting import wait_until
 
+IDLE, KEEP_ALIVE = Timeouts().idle, Timeouts().keep_alive
+# The beginning of what the provider says, which every client sees as it is.
+WORDS = SAID[: len(SAID) // 3].encode()
 HEARTBEATS = {MESSAGES: b"event: ping\n", CHAT: b":", RESPONSES: b":"}
 BUSY = {MESSAGES: "overloaded_error", CHAT: "overloaded_error", RESPONSES: "server_is_overloaded"}
 
@@ -65,10 +70,16 @@ class Gate:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._is_reached = False
 
     async def wait(self) -> None:
         """Wait to be let through."""
+        self._is_reached = True
         await self._event.wait()
+
+    def wait_until_reached(self) -> None:
+        """Wait until the provider has written what comes before."""
+        wait_until(lambda: self._is_reached, "the provider has written what comes before the gate")
 
     def open(self, house: House) -> None:
         """Let the provider go on."""
@@ -84,8 +95,8 @@ def send(house: House, client: str, provider: str, *, streaming: bool = True) ->
     """Send a request and leave its reply on the wire."""
     body = json.dumps(question(client, provider, stream=streaming)).encode()
     connection = house.connect()
-    head = f"POST {PATHS[client]} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
-    connection.sendall(head.encode() + body)
+    head = f"POST {PATHS[client]} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {len(body)}"
+    connection.sendall(head.encode() + b"\r\n\r\n" + body)
     return connection
 
 
@@ -97,6 +108,16 @@ def read_until(connection: socket.socket, mark: bytes) -> bytes:
         assert piece, data
         data += piece
     return data
+
+
+def ask(house: House, client: str, provider: str, mark: bytes, gate: Gate) -> Answer:
+    """Ask for a stream, and open the provider's gate when the mark has arrived."""
+    with send(house, client, provider) as connection:
+        begun = read_until(connection, mark)
+        gate.open(house)
+        while piece := connection.recv(65536):
+            begun += piece
+    return answer_in(begun)
 
 
 # S1: the status.
@@ -111,21 +132,24 @@ def test_pitfall_183_nothing_is_said_before_the_provider_says_something(client: 
         ) as house,
         send(house, client, provider) as connection,
     ):
-        wait_until(lambda: len(house.provider.received) == 1, "the provider receives the request")
-        connection.settimeout(0.3)
-        with pytest.raises(TimeoutError):
+        gate.wait_until_reached()
+        house.take_turns()
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
             connection.recv(1)
-        connection.settimeout(20)
+        connection.settimeout(PATIENCE)
         gate.open(house)
         told = read_until(connection, b"0\r\n\r\n")
         assert told.startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("before", ["at once", "after the opening"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(
+    ("client", "provider", "before"), pairwise(PROTOCOLS, PROTOCOLS, ["at once", "after the opening"])
+)
 def test_pitfall_183_184_an_error_before_any_content_is_a_real_one(client: str, provider: str, before: str) -> None:
     first = opening(provider) if before == "after the opening" else b": hello\n\n"
-    with running([stream(first, 0.05, error_frame(provider, BUSY[provider], "busy now", BUSY[provider]))]) as house:
+    error_event = error_frame(provider, BUSY[provider], "busy now", BUSY[provider])
+    with running([stream(first, take_turns, error_event)]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
     error = failure_of(client, told)
     assert error["message"] == "busy now"
@@ -143,7 +167,7 @@ def test_pitfall_184_a_response_that_failed_before_any_content_is_a_real_error(c
 
 def test_a_native_failed_response_is_relayed_as_it_is() -> None:
     said = opening(RESPONSES) + failed_response()
-    with running([stream(opening(RESPONSES), 0.02, failed_response())]) as house:
+    with running([stream(opening(RESPONSES), failed_response())]) as house:
         told = house.post(PATHS[RESPONSES], question(RESPONSES, RESPONSES, stream=True))
     assert (told.status, told.body, told.complete) == (200, said, True)
 
@@ -156,8 +180,10 @@ def failed_response() -> bytes:
     return b"event: response.failed\ndata: " + json.dumps(event).encode() + b"\n\n"
 
 
-@pytest.mark.parametrize("steps", [(), (b": a comment\n\n",), ("opening",), (b"\n\n\n",)], ids=str)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+EMPTY: list[tuple[bytes | str, ...]] = [(), (b": a comment\n\n",), ("opening",), (b"\n\n\n",)]
+
+
+@pytest.mark.parametrize(("client", "provider", "steps"), pairwise(PROTOCOLS, PROTOCOLS, EMPTY))
 def test_an_empty_stream_is_a_502(client: str, provider: str, steps: tuple[bytes | str, ...]) -> None:
     written = [opening(provider) if isinstance(step, str) else step for step in steps]
     with running([stream(*written)]) as house:
@@ -183,8 +209,7 @@ def test_item_18_an_error_without_its_frame_is_told(client: str, provider: str) 
     assert failure_of(client, told)["message"] == "plain"
 
 
-@pytest.mark.parametrize("shape", GARBAGE)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "shape"), pairwise(PROTOCOLS, PROTOCOLS, list(GARBAGE)))
 def test_garbage_for_a_stream_is_a_502(client: str, provider: str, shape: str) -> None:
     with running([stream(GARBAGE[shape])]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
@@ -199,8 +224,9 @@ def test_garbage_for_a_stream_is_a_502(client: str, provider: str, shape: str) -
 def test_pitfall_186_an_error_after_content_ends_the_stream_in_the_clients_form(client: str, provider: str) -> None:
     words = f"busy now; your key {PROVIDER_KEY} at http://127.0.0.1:9/secret/path"
     late = error_frame(provider, BUSY[provider], words, BUSY[provider])
-    with running([stream(speaking(provider), 0.05, late)]) as house:
-        told = house.post(PATHS[client], question(client, provider, stream=True))
+    gate = Gate()
+    with running([stream(speaking(provider), gate.step, late)]) as house:
+        told = ask(house, client, provider, WORDS, gate)
         assert (told.status, told.complete) == (200, True)
         assert PROVIDER_KEY[:12] not in told.body.decode() and "secret/path" not in told.body.decode()
         assert PROVIDER_KEY[:12] not in house.log.getvalue()
@@ -220,8 +246,7 @@ CUTS: dict[str, Callable[[str], list[Step]]] = {
 }
 
 
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "cut"), pairwise(PROTOCOLS, PROTOCOLS, list(CUTS)))
 def test_pitfall_186_a_stream_that_was_cut_never_looks_finished(client: str, provider: str, cut: str) -> None:
     with running([stream(*CUTS[cut](provider))]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
@@ -231,8 +256,7 @@ def test_pitfall_186_a_stream_that_was_cut_never_looks_finished(client: str, pro
         assert log_lines(house)[0]["failure"] == "bad_gateway"
 
 
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "cut"), pairwise(PROTOCOLS, PROTOCOLS, list(CUTS)))
 def test_a_cut_stream_is_a_502_for_a_client_that_does_not_stream(client: str, provider: str, cut: str) -> None:
     with running([stream(*CUTS[cut](provider))]) as house:
         told = house.post(PATHS[client], question(client, provider))
@@ -268,7 +292,7 @@ def test_a_frame_beyond_the_limit_is_an_error(client: str, provider: str) -> Non
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_205_a_silent_provider_is_covered_by_keep_alives(client: str, provider: str) -> None:
     gate, rest = Gate(), frames(provider)
-    with running([stream(rest[0], gate.step, *rest[1:])], patient(keep_alive=0.1)) as house:
+    with running([stream(rest[0], gate.step, *rest[1:])], patient(keep_alive=0.02)) as house:
         with send(house, client, provider) as connection:
             told = read_until(connection, b"\n\n" if client != MESSAGES else b"ping")
             assert told.startswith(b"HTTP/1.1 200")
@@ -282,7 +306,7 @@ def test_pitfall_205_a_silent_provider_is_covered_by_keep_alives(client: str, pr
 def test_pitfall_205_and_so_is_silence_after_content(client: str, provider: str) -> None:
     gate, spoken = Gate(), speaking(provider)
     rest = b"".join(frames(provider))[len(spoken) :]
-    with running([stream(spoken, gate.step, rest)], patient(keep_alive=0.1)) as house:
+    with running([stream(spoken, gate.step, rest)], patient(keep_alive=0.02)) as house:
         with send(house, client, provider) as connection:
             told = b""
             while told.count(HEARTBEATS[client] if client == MESSAGES else b"\n:") < 2:
@@ -297,8 +321,9 @@ def test_pitfall_205_and_so_is_silence_after_content(client: str, provider: str)
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_an_error_after_a_keep_alive_is_told_in_the_stream(client: str, provider: str) -> None:
     late = error_frame(provider, BUSY[provider], "busy now", BUSY[provider])
-    with running([stream(opening(provider), 0.4, late)], patient(keep_alive=0.1)) as house:
-        told = house.post(PATHS[client], question(client, provider, stream=True))
+    gate = Gate()
+    with running([stream(opening(provider), gate.step, late)], patient(keep_alive=0.02)) as house:
+        told = ask(house, client, provider, b"ping" if client == MESSAGES else b"\n:", gate)
         assert told.status == 200
         if client == provider == RESPONSES:
             assert dig_text(events_of(told.body)[-1], "message") == "busy now"
@@ -307,7 +332,7 @@ def test_an_error_after_a_keep_alive_is_told_in_the_stream(client: str, provider
 
 
 def test_a_client_that_does_not_stream_gets_no_keep_alive() -> None:
-    with running([stream(frames(CHAT)[0], 0.4, *frames(CHAT)[1:])], patient(keep_alive=0.1)) as house:
+    with running([stream(frames(CHAT)[0], passing(KEEP_ALIVE + 1), *frames(CHAT)[1:])]) as house:
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
         assert told.json()["type"] == "message"
 
@@ -315,20 +340,18 @@ def test_a_client_that_does_not_stream_gets_no_keep_alive() -> None:
 # Limits in time.
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "streaming"), pairwise(PROTOCOLS, PROTOCOLS, (False, True)))
 def test_a_provider_that_never_begins_is_a_504(client: str, provider: str, streaming: bool) -> None:
-    with running([Reply(raw=True, steps=(30.0,))], patient(first_byte=0.2)) as house:
+    with running([Reply(raw=True, steps=(passing(),))]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=streaming))
         assert told.status == 504
         assert failure_of(client, told)["type"] == ("timeout_error" if client == MESSAGES else "server_error")
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "streaming"), pairwise(PROTOCOLS, PROTOCOLS, (False, True)))
 def test_a_provider_that_falls_silent_before_content_is_a_504(client: str, provider: str, streaming: bool) -> None:
-    with running([stream(opening(provider), 30.0)], patient(first_byte=0.2)) as house:
+    with running([stream(opening(provider), passing())], patient(first_byte=10)) as house:
         told = house.post(PATHS[client], question(client, provider, stream=streaming))
         assert told.status == 504
         assert failure_of(client, told)
@@ -337,8 +360,9 @@ def test_a_provider_that_falls_silent_before_content_is_a_504(client: str, provi
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_a_provider_that_falls_silent_inside_its_answer_ends_in_an_error(client: str, provider: str) -> None:
-    with running([stream(speaking(provider), 30.0)], patient(idle=0.2)) as house:
-        told = house.post(PATHS[client], question(client, provider, stream=True))
+    gate = Gate()
+    with running([stream(speaking(provider), gate.step, passing())]) as house:
+        told = ask(house, client, provider, WORDS, gate)
         assert (told.status, told.complete) == (200, True)
         assert "silent" in dig_text(stream_failure(client, told.body), "message")
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
@@ -346,20 +370,22 @@ def test_a_provider_that_falls_silent_inside_its_answer_ends_in_an_error(client:
 
 
 def test_keep_alives_do_not_hide_a_silent_provider() -> None:
-    with running([stream(speaking(CHAT), 30.0)], patient(idle=0.5, keep_alive=0.1)) as house:
-        told = house.post("/v1/messages", question(MESSAGES, CHAT, stream=True))
+    gate = Gate()
+    with running([stream(speaking(CHAT), gate.step, passing())]) as house:
+        told = ask(house, MESSAGES, CHAT, WORDS, gate)
         assert b"event: ping" in told.body
         assert dig_text(stream_failure(MESSAGES, told.body), "type") == "timeout_error"
 
 
 @pytest.mark.parametrize(("client", "provider"), ABROAD)
 def test_an_exchange_that_takes_too_long_as_a_whole_ends_in_an_error(client: str, provider: str) -> None:
-    trickle: list[Step] = [speaking(provider)]
+    gate = Gate()
+    trickle: list[Step] = [speaking(provider), gate.step]
     for _ in range(100):
-        trickle += [0.05, b": still there\n\n"]
-    with running([stream(*trickle)], patient(total=0.5)) as house:
-        told = house.post(PATHS[client], question(client, provider, stream=True))
-        assert "longer than 0.5 s" in dig_text(stream_failure(client, told.body), "message")
+        trickle += [passing(20), b": still there\n\n"]
+    with running([stream(*trickle)], patient(total=500)) as house:
+        told = ask(house, client, provider, WORDS, gate)
+        assert "longer than 500 s" in dig_text(stream_failure(client, told.body), "message")
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
@@ -367,24 +393,24 @@ def test_an_exchange_that_takes_too_long_as_a_whole_ends_in_an_error(client: str
 def test_the_whole_time_is_limited_before_content_too(client: str) -> None:
     trickle: list[Step] = []
     for _ in range(100):
-        trickle += [0.05, b": still there\n\n"]
-    with running([stream(*trickle)], patient(total=0.4)) as house:
+        trickle += [passing(1), b": still there\n\n"]
+    with running([stream(*trickle)], patient(total=10)) as house:
         assert house.post(PATHS[client], question(client, CHAT, stream=True)).status == 504
 
 
 # S7: clients that go away.
 
 MOMENTS: dict[str, tuple[Step, ...]] = {
-    "before the provider's headers": (30.0,),
-    "after its headers": (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", 30.0),
-    "after some content": (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", b"content", 30.0),
-    "inside a whole answer": (b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"id":', 30.0),
+    "before the provider's headers": (stay_silent,),
+    "after its headers": (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", stay_silent),
+    "after some content": (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", b"content", stay_silent),
+    "inside a whole answer": (b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"id":', stay_silent),
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(
+    ("client", "provider", "streaming", "moment"), pairwise(PROTOCOLS, PROTOCOLS, (False, True), list(MOMENTS))
+)
 def test_pitfall_201_a_client_that_goes_away_ends_the_providers_call(
     client: str, provider: str, streaming: bool, moment: str
 ) -> None:
@@ -414,17 +440,15 @@ def test_pitfall_201_an_abort_is_noticed_like_a_close() -> None:
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_205_a_frame_never_waits_for_the_next(client: str, provider: str) -> None:
     gate, spoken = Gate(), speaking(provider)
-    words = SAID[: len(SAID) // 3].encode()
-    assert words in spoken
+    assert WORDS in spoken
     rest = b"".join(frames(provider))[len(spoken) :]
     with running([stream(spoken, gate.step, rest)]) as house, send(house, client, provider) as connection:
-        read_until(connection, words)
+        read_until(connection, WORDS)
         gate.open(house)
         read_until(connection, b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64])
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(("client", "provider", "size"), pairwise(PROTOCOLS, PROTOCOLS, [1, 2, 7, 64]))
 def test_a_stream_may_be_cut_anywhere_on_the_wire(client: str, provider: str, size: int) -> None:
     data = b"".join(frames(provider))
     with running([stream(*(data[at : at + size] for at in range(0, len(data), size)))]) as house:
@@ -518,7 +542,7 @@ def test_a_stop_string_that_is_emulated_ends_the_providers_call(streaming: bool)
         b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), json.dumps(event).encode()) for event in events
     )
     start = b"".join(frames(RESPONSES)[:4])
-    with running([stream(start + written, 30.0)]) as house:
+    with running([stream(start + written, stay_silent)]) as house:
         body = question(MESSAGES, RESPONSES, stream=streaming, stop_sequences=["three"])
         told = house.post("/v1/messages", body)
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
@@ -531,25 +555,17 @@ def test_a_stop_string_that_is_emulated_ends_the_providers_call(streaming: bool)
         assert dig(ending, "delta", "stop_sequence") == "three"
 
 
-@pytest.fixture
-def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection whose answer is whole is not waited for as long as it is outside of tests."""
-    monkeypatch.setattr(watch, "_LINGER", 0.05)
-
-
-@pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_a_provider_that_does_not_close_after_its_end_does_not_keep_the_client(client: str, provider: str) -> None:
-    with running([stream(*frames(provider), 30.0)]) as house:
+    with running([stream(*frames(provider), passing())]) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
         assert (streamed_text(client, told.body), told.complete) == (SAID, True)
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
-@pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_nor_does_it_keep_a_client_that_does_not_stream(client: str, provider: str) -> None:
-    with running([stream(*frames(provider), 30.0)]) as house:
+    with running([stream(*frames(provider), passing())]) as house:
         told = house.post(PATHS[client], question(client, provider))
         assert (told.status, text_of(client, told.json())) == (200, SAID)
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
@@ -558,8 +574,10 @@ def test_nor_does_it_keep_a_client_that_does_not_stream(client: str, provider: s
 # Lies that are no reason to fail.
 
 
-@pytest.mark.parametrize("usage", ["much", [], {"input_tokens": "5", "prompt_tokens": "5"}], ids=repr)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+UNREADABLE_USAGE = ["much", [], {"input_tokens": "5", "prompt_tokens": "5"}]
+
+
+@pytest.mark.parametrize(("client", "provider", "usage"), pairwise(PROTOCOLS, PROTOCOLS, UNREADABLE_USAGE))
 def test_usage_that_cannot_be_read_does_not_cost_the_answer(client: str, provider: str, usage: object) -> None:
     said = [with_usage(event, usage) for event in events_of(b"".join(frames(provider)))]
     with running([stream(as_stream(provider, said))]) as house:
@@ -592,8 +610,9 @@ def test_half_an_event_inside_a_stream_is_never_passed_on(client: str, provider:
     told = frames(provider)
     at = next(number for number, frame in enumerate(told) if b"said" in frame)
     half = told[at].rstrip()[:-10] + b"\n\n"
-    with running([stream(b"".join(told[:at]), 0.1, half, *told[at + 1 :])]) as house:
-        answer = house.post(PATHS[client], question(client, provider, stream=True))
+    gate = Gate()
+    with running([stream(b"".join(told[:at]), gate.step, half, *told[at + 1 :])]) as house:
+        answer = ask(house, client, provider, b"Guten", gate)
     assert half not in answer.body
     assert stream_failure(client, answer.body)["message"]
 
@@ -605,7 +624,7 @@ def _silent_client(house: House, path: str, body: object) -> socket.socket:
     # As little as the system allows, so that it is soon noticed.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", house.port))
-    connection.settimeout(20)
+    connection.settimeout(PATIENCE)
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(data)}\r\n\r\n"
     connection.sendall(head.encode() + data)
     return connection
@@ -614,9 +633,11 @@ def _silent_client(house: House, path: str, body: object) -> socket.socket:
 @pytest.mark.parametrize("client", [CHAT, MESSAGES])
 def test_a_client_that_stops_reading_is_cut_off_without_another_word(client: str) -> None:
     piece = next(frame for frame in frames(CHAT) if b"Guten" in frame).replace(b"Guten", b"x" * 65536)
-    with running([stream(speaking(CHAT), *[piece] * 400, 30.0)], patient(idle=0.5)) as house:
+    with running([stream(speaking(CHAT), *[piece] * 400, stay_silent)]) as house:
         with _silent_client(house, PATHS[client], question(client, CHAT, stream=True)) as connection:
             wait_until(lambda: len(house.provider.received) == 1, "the provider receives the request")
+            wait_until(lambda: is_paused(house), "the gateway stops reading from the provider")
+            house.pass_time(IDLE + 1)
             wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
             heard = bytearray()
             with contextlib.suppress(ConnectionError):
@@ -626,70 +647,3 @@ def test_a_client_that_stops_reading_is_cut_off_without_another_word(client: str
         assert not heard.endswith(b"0\r\n\r\n")
         (line,) = log_lines(house)
         assert line["failure"] == "timeout"
-
-
-def test_a_keep_alive_commits_the_status_and_nothing_that_is_held() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
-        play.until_called(Begin(BODY))
-        hear = play.hear()
-        assert play.take(hear, OPENING) is None
-        play.say(Due(15.0))
-        assert kinds(play.said) == [Start, Write]
-        assert play.told() is Told.STATUS
-        play.take(hear, CONTENT)
-        first, second = play.said
-        assert isinstance(first, Write) and b'"role":"assistant"' in first.data
-        assert isinstance(second, Write) and b"Hi" in second.data
-        assert play.told() is Told.CONTENT and play.machine.flowing
-
-    played_by(story)
-
-
-STOPPED = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\nevent: message_delta\n'
-STOPPED += b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
-
-
-@pytest.mark.parametrize("last", [b"", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'])
-def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes) -> None:
-    def story(house: House) -> None:
-        play = Played(house, headers=[(b"x-dragoman-report", b"full")])
-        play.until_called(Begin(BODY))
-        hear = play.hear()
-        said = []
-        for chunk in (OPENING + CONTENT, STOPPED + last):
-            play.take(hear, chunk)
-            said += play.said
-        play.say(Done())
-        said += play.said
-        assert kinds(said).count(End) == 1
-        assert sum(b": dragoman" in command.data for command in said if isinstance(command, Write)) == 1
-        assert not any(isinstance(command, Write) for command in said[kinds(said).index(End) :])
-
-    played_by(story)
-
-
-def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
-        play.until_called(Begin(BODY))
-        play.take(play.hear(), OPENING)
-        play.say(Failed(TimedOut("too late")))
-        usage = play.account.record.usage
-        assert usage is not None and (usage.input, usage.output) == (3, 1)
-
-    played_by(story)
-
-
-def test_heartbeats_go_on_while_another_target_is_asked() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/served")
-        play.until_called(Begin(BODY))
-        play.more_targets()
-        play.take(play.hear(), OPENING)
-        play.say(Due(15.0))
-        play.until_called(Failed(TimedOut("too late")))
-        play.say(Due(30.0))
-        assert kinds(play.said) == [Write]
-
-    played_by(story)

@@ -11,8 +11,8 @@ from dragoman.gateway.exchange.steps import (
     Respond,
     Settle,
 )
+from dragoman.gateway.service import Service
 from tests.gateway.exchange.played import CONTENT, OPENING, Head, Played, kinds, played_by
-from tests.gateway.harness import House
 
 WHOLE = Head(200, b"application/json")
 ASKED = b'{"model":"messages/served","messages":[{"role":"user","content":"Hello."}]}'
@@ -24,8 +24,8 @@ CHAT_ANSWER += b'{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"u
 
 
 def test_a_whole_answer_is_translated_settled_and_sent() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(ASKED))
         assert isinstance(play.say(Done(WHOLE)), ReadWhole)
         play.say(Done(ANSWER))
@@ -38,8 +38,8 @@ def test_a_whole_answer_is_translated_settled_and_sent() -> None:
 
 
 def test_a_relayed_answer_goes_on_byte_for_byte() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(RELAYED))
         play.say(Done(WHOLE))
         play.say(Done(CHAT_ANSWER))
@@ -51,8 +51,8 @@ def test_a_relayed_answer_goes_on_byte_for_byte() -> None:
 
 
 def test_events_under_another_type_are_read_as_what_they_are() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(ASKED))
         play.say(Done(WHOLE))
         end = b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},'
@@ -67,8 +67,8 @@ def test_events_under_another_type_are_read_as_what_they_are() -> None:
 
 
 def test_an_empty_answer_is_an_error() -> None:
-    def story(house: House) -> None:
-        play = Played(house)
+    def story(service: Service) -> None:
+        play = Played(service)
         play.until_called(Begin(ASKED))
         play.say(Done(WHOLE))
         play.say(Done(b" "))
