@@ -4,7 +4,7 @@
         gateway.advance(30, *workers)
 
 So limits of many seconds pass without being waited for, and a busy machine does not reach them by itself. The script
-calls `moved_clock.install` before it imports the gateway.
+calls `moved_clock.install`.
 """
 
 from __future__ import annotations
