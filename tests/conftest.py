@@ -2,9 +2,11 @@
 
 import atexit
 import os
+import platform
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -18,11 +20,22 @@ pytest_plugins = (
 )
 
 # A directory for each process that runs tests, so that what a test leaves behind in it is its own.
-_directory = tempfile.mkdtemp(prefix="dragoman-tests-")
+_directory = tempfile.mkdtemp(prefix="tests-")
+# Tests that run as another user look for their own directories in it.
+Path(_directory).chmod(0o711)
 atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = _directory
 # State of gateways under test stays out of the state of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = f"{_directory}/state"
+# Gateways and commands that tests start would compile every module again, for 0.6 s each, if no bytecode may be
+# written beside the source. The processes that run tests inherit the cache of the one that distributes them.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+    _bytecode = Path(_directory, "bytecode")
+    _bytecode.mkdir()
+    os.environ["PYTHONPYCACHEPREFIX"] = str(_bytecode)
+
+# The official SDKs send the name of the platform. Its first call starts `uname -p`, its later ones start nothing.
+platform.platform()
 
 # A child inherits ignored signals, unlike handled ones. nohup ignores SIGHUP, a shell's background job SIGINT: the
 # gateways that tests start must hear both.

@@ -18,14 +18,16 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Server, Settings
 from dragoman.gateway.access.protection import protection_of
 from dragoman.providers.catalogue import catalogue
-from tests.cli.machine import clean, put_trusted
+from tests.cli.machine import clean, put_trusted, signals_restored
 from tests.gateway.harness import PROVIDER_KEY, whole
 from tests.server.process import serving
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
+    with signals_restored():
+        yield
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> list[str]:

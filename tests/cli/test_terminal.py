@@ -11,7 +11,7 @@ import pytest
 from dragoman.cli.terminal import GREEN, Column, Screen, folded, progress, screen_of, table
 from dragoman.terminal import Choice, cells
 from tests.cli.machine import put_trusted
-from tests.cli.screens import on_screen, piped
+from tests.cli.screens import on_screen, piped, process_on_screen
 from tests.server.process import clean_environment
 
 XTERM = {"TERM": "xterm-256color"}
@@ -121,6 +121,12 @@ def test_progress_is_told_on_a_terminal_and_nowhere_else() -> None:
     assert told["file"] == ""
 
 
+def test_a_process_colours_a_terminal_of_its_own(tmp_path: Path) -> None:
+    seen = process_on_screen(["providers"], tmp_path, columns=140)
+    assert seen.coloured
+    assert seen.raw.replace("\r", "") == on_screen(["providers"], tmp_path, columns=140).raw
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_pitfall_615_colours_are_on_the_terminal_alone(columns: int, tmp_path: Path) -> None:
     seen = on_screen(["providers"], tmp_path, columns=columns)
@@ -179,7 +185,9 @@ def test_pitfall_619_signs_that_cannot_be_shown_are_said_in_ascii(case: str, tmp
     request.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}))
     rich = on_screen(["explain", str(request)], tmp_path)
     assert "─" in rich.plain
-    plain = on_screen(["explain", str(request)], tmp_path, environ=PLAIN[case])
+    # The interpreter reads what the encoding is when it starts.
+    run = process_on_screen if case == "an encoding" else on_screen
+    plain = run(["explain", str(request)], tmp_path, environ=PLAIN[case])
     assert plain.raw.isascii()
     assert plain.plain == rich.plain.replace("─", "-")
 

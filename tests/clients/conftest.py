@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.clients.cells import PROPERTY, PROTOCOLS, Claim, Client
 from tests.clients.desk import Desk, opened_desk
+from tests.isolation import held_by_session
 
 
 @pytest.fixture(scope="session")
 def desk() -> Iterator[Desk]:
     """One provider and one gateway for all tests of a process."""
-    with opened_desk() as desk:
+    with ExitStack() as ends:
+        with held_by_session():
+            desk = ends.enter_context(opened_desk())
         yield desk
 
 

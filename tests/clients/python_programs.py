@@ -1,7 +1,7 @@
 """Programs in `python/`, each of which uses a client in one or several ways; and what must be true of each scenario.
 
-A program is started once for a provider of one protocol, and runs all scenarios of all its rows (ways to use the
-client); tests ask for what came of one.
+A program is started once, since its imports take seconds, and runs all scenarios of all its rows (ways to use the
+client) on the providers of all protocols; tests read the outcome of one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Row(Struct, frozen=True, kw_only=True):
     client: Client
     program: str
     name: str
-    # The environment that has it: one of `.clients/`, or this one.
+    # The environment that has it: one of the installed clients, or this one.
     python: str = "python"
     # Where the usual script does not do.
     scripts: Mapping[str, str] = {}
@@ -87,38 +87,43 @@ class Programs:
 
     def __init__(self, desk: Desk, home: Path, rows: Mapping[str, Row]) -> None:
         self.desk, self._home, self._rows = desk, home, rows
-        self._known: dict[tuple[str, str], dict[tuple[str, str], Outcome]] = {}
+        # By program; then by row, scenario and model.
+        self._outcomes: dict[str, dict[tuple[str, str, str], Outcome]] = {}
 
     def outcome(self, row: Row, protocol: str, scenario: str) -> Outcome:
-        """What came of a scenario; all of a program are run when the first is asked for."""
-        key = (row.program, protocol)
-        if key not in self._known:
-            self._known[key] = self._run(row.program, row.python, self.desk.model(protocol))
-        return self._known[key][row.name, scenario]
+        """The outcome of a scenario; the first request for one runs all of its program."""
+        if row.program not in self._outcomes:
+            self._outcomes[row.program] = self._run(row.program, row.python)
+        return self._outcomes[row.program][row.name, scenario, self.desk.model(protocol)]
 
-    def _run(self, program: str, python: str, model: str) -> dict[tuple[str, str], Outcome]:
+    def _run(self, program: str, python: str) -> dict[tuple[str, str, str], Outcome]:
         rows = [row for row in self._rows.values() if row.program == program]
-        outcomes: dict[tuple[str, str], str] = {
-            (row.name, scenario): self.desk.marker() for row in rows for scenario in row.client.scenarios
+        models = [self.desk.model(protocol) for protocol in PROTOCOLS]
+        markers: dict[tuple[str, str, str], str] = {
+            (row.name, scenario, model): self.desk.marker()
+            for model in models
+            for row in rows
+            for scenario in row.client.scenarios
         }
         jobs = [
             {
                 "row": row.name,
                 "scenario": scenario,
                 "model": model,
-                "prompt": f"{outcomes[row.name, scenario]}\n<mock>\n{row.script(scenario)}\n</mock>",
+                "prompt": f"{markers[row.name, scenario, model]}\n<mock>\n{row.script(scenario)}\n</mock>",
                 "image": PICTURE if scenario == "image" else "",
             }
+            for model in models
             for row in rows
             for scenario in row.client.scenarios
         ]
         interpreter = sys.executable if python == OWN else python_of(python)
-        home = self._home / f"{program} {model.partition('/')[0]}"
+        home = self._home / program
         home.mkdir()
         given = {"GATEWAY_URL": self.desk.url, "GATEWAY_KEY": self.desk.key, "PYTHONDONTWRITEBYTECODE": "1"}
         done = self.desk.run([interpreter, PLACE / f"{program}.py"], home, given, given=json.dumps(jobs)).worked()
-        told = {(str(one["row"]), str(one["scenario"])): one for one in done.objects()}
-        return {key: Outcome(marker=marker, told=told[key]) for key, marker in outcomes.items()}
+        printed = {(str(one["row"]), str(one["scenario"]), str(one["model"])): one for one in done.objects()}
+        return {key: Outcome(marker=marker, told=printed[key]) for key, marker in markers.items()}
 
 
 # What must be true of each scenario, on both sides

@@ -26,11 +26,11 @@ ADDRESS = "127.0.0.1:8484"
 # How a command begins that is not run, and why.
 NOT_RUN = {
     "make ": "the recipes install and test everything: CI runs them, and tools/first_hour.py plays `make run`",
-    "uv": "installing is proved by `make dist`, and by tests/dist/",
+    "uv": "installing is proved by `make dist`, and by tests/distribution/",
     "pipx ": "the same",
     "python3 -m venv": "the same",
     "~/.local/share/dragoman-venv/": "the same",
-    "docker ": "there may be no daemon; tests/dist/ goes the same steps without one",
+    "docker ": "there may be no daemon; tests/distribution/ goes the same steps without one",
     "dragoman service ": "it changes what systemd or launchd of this user run; tests/cli/test_service.py does it apart",
     ".venv/bin/python tools/replay.py": "the recordings are not a part of the project",
     "python -m bench.gateway.run": "it measures for minutes, and needs a quiet machine",

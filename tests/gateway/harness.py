@@ -13,11 +13,14 @@ import asyncio
 import io
 import json
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from typing import TypeVar
+from unittest.mock import patch
 
 from msgspec import Struct
 
@@ -31,13 +34,20 @@ from dragoman.http.server import Server as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.store import MEMORY, database
+from dragoman.store.migrations import migrate
+from tests.waiting import LIMIT, reporting_state, wait_until_async
 
 T = TypeVar("T")
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 PATHS = {MESSAGES: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses"}
 PROVIDER_KEY = "sk-provider-0123456789abcdef"
-PATIENCE = 20.0
+# Seconds that a client waits for a reply.
+PATIENCE = LIMIT
+# Seconds that exchanges under way may take to end by themselves before the harness cancels them.
+_GRACE = 5.0
+_LOG_LINES, _LAST_REQUESTS = 40, 10
 
 
 class Received(Struct, frozen=True):
@@ -128,6 +138,12 @@ class ScriptedProvider:
             self.open -= 1
             self._tasks.discard(task)
             writer.close()
+
+    def report(self) -> str:
+        """What this provider has received and which connections it has, for a wait that gave up."""
+        last = [f"  {request.method} {request.target}" for request in self.received[-_LAST_REQUESTS:]]
+        counts = f"{len(self.received)} requests, {self.open} open connections, {self.hung_up} hang-ups"
+        return "\n".join([f"provider at port {self.port}: {counts}", *last])
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         try:
@@ -242,6 +258,11 @@ class House:
             connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + data)
             return read_answer(connection)
 
+    def report(self) -> str:
+        """The state of gateway and provider, for a wait that gave up."""
+        lines = self.log.getvalue().splitlines()[-_LOG_LINES:]
+        return "\n".join([f"gateway at port {self.port}, the end of its log:", *lines, self.provider.report()])
+
     def connect(self) -> socket.socket:
         """A raw connection to the gateway."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
@@ -331,6 +352,27 @@ def settings_for(
     )
 
 
+@cache
+def _migrated() -> sqlite3.Connection:
+    """An empty database in memory with all tables."""
+    db = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+    migrate(db)
+    return db
+
+
+def _copy_tables(db: sqlite3.Connection) -> None:
+    """Stand in for `migrate`, which takes most of a gateway's start: copy the tables into a database in memory."""
+    if db.execute("PRAGMA database_list").fetchone()[2] == "":
+        _migrated().backup(db)
+    else:
+        migrate(db)
+
+
+def _has_open_transports(loop: asyncio.AbstractEventLoop) -> bool:
+    transports = loop._transports  # type: ignore[attr-defined]  # asyncio has no public list of them
+    return any(transport._sock is not None for transport in transports.values())
+
+
 @contextmanager
 def running(
     script: Callable[[Received], Reply] | Sequence[Reply] = (),
@@ -344,14 +386,15 @@ def running(
         return next(replies)
 
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name="house", daemon=True)
     thread.start()
     house = House(loop, ScriptedProvider(script if callable(script) else scripted), io.StringIO())
 
     async def start() -> asyncio.Server:
         await house.provider.start()
         settled = settings(house.provider.port)
-        service = Service(settled, Metrics(), Log(house.log, json=True))
+        with patch.object(database, "migrate", _copy_tables):
+            service = Service(settled, Metrics(), Log(house.log, json=True))
         house.app = App(service)
         house.server = HttpServer(house.app, house.app.refuse, server_limits(settled.limits, settled.timeouts))
         listening = await loop.create_server(house.server, "127.0.0.1", 0)
@@ -361,20 +404,25 @@ def running(
     async def stop(listening: asyncio.Server) -> None:
         listening.close()
         house.server.retire()
-        if not await house.server.wait_idle(1.0):
+        if not await house.server.wait_idle(_GRACE):
             house.server.cancel_all()
-            await house.server.wait_idle(5.0)
+            await house.server.wait_idle(LIMIT)
         await house.app.service.close()
         await house.app.service.state.close(0.0)
         await house.provider.stop()
-        # Connections that were closed just now are let go of in the loop's next steps.
-        await asyncio.sleep(0.01)
+        # A transport that was closed just now closes its socket in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await wait_until_async(lambda: not _has_open_transports(loop), "every transport of the loop is closed")
 
-    listening = house.run(start())
     try:
-        yield house
+        with reporting_state(house.report):
+            listening = house.run(start())
+            try:
+                yield house
+            finally:
+                house.run(stop(listening))
     finally:
-        house.run(stop(listening))
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE)
         loop.close()

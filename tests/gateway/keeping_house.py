@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,8 +10,9 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
 from dragoman.store import Store, Tables
-from tests.gateway.harness import PATIENCE, Answer, House, Received, Reply, running, settings_for
+from tests.gateway.harness import Answer, House, Received, Reply, running, settings_for
 from tests.sdk.digging import Object, dig_text
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 ECHO, SLOW, FAILING = "echo/text@openai-chat", "echo/slow@openai-chat", "echo/error@openai-chat"
@@ -114,13 +114,14 @@ def error_in(answer: Answer) -> tuple[int, object, object, str]:
 
 def ended(house: House, response_id: object) -> Object:
     """Wait until a background response has ended."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+
+    def ended_response() -> Object | None:
         found = told(house, f"/v1/responses/{response_id}")
-        if found["status"] not in ("queued", "in_progress"):
-            return found
-        time.sleep(0.02)
-    raise AssertionError("the response has not ended")
+        return None if found["status"] in ("queued", "in_progress") else found
+
+    found = wait_until(ended_response, f"the response {response_id} has ended")
+    assert found is not None
+    return found
 
 
 def text_of(response: Object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from itertools import product
 
@@ -17,6 +16,7 @@ from tests.sdk.providers import Turn
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import events_of
+from tests.waiting import LIMIT, wait_until
 
 NAMES = {MESSAGES: "messages", CHAT: "chat", RESPONSES: "responses"}
 STOPS = {MESSAGES: "end_turn", CHAT: "stop", RESPONSES: "completed"}
@@ -184,13 +184,9 @@ def log_lines(house: House, event: str = "exchange") -> list[Object]:
     return [line for line in lines if dig(line, "event") == event]
 
 
-def comes_true(condition: Callable[[], bool], seconds: float = 2.0) -> bool:
-    """Wait for something that happens in the gateway's thread."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
+def comes_true(condition: Callable[[], bool], seconds: float = LIMIT) -> bool:
+    """Deprecated: use `wait_until`, which names what is awaited. `seconds` has no effect."""
+    wait_until(condition, "a condition that its test does not name")
     return True
 
 

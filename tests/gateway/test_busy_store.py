@@ -16,8 +16,9 @@ from dragoman.store import Tables
 from dragoman.store import interface as patience_module
 from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
 from tests.gateway.keeping_house import ended, in_store, told, waited_for
-from tests.gateway.says import comes_true, speaking
+from tests.gateway.says import speaking
 from tests.gateway.test_kept_first import asking, held, kept_in, script
+from tests.waiting import wait_until
 
 KEYS = ("sk-alice-0123456789abcdef", "sk-bob-0123456789abcdef")
 
@@ -67,8 +68,8 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
             while b"response.created" not in heard or b"tick" not in heard:
                 heard += connection.recv(4096)
             if how == "does not read":
-                assert comes_true(lambda: house.server.busy == 0, PATIENCE)
-        assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+                wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
+        wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
         holder.let_go()
         named = re.search(rb'"id": ?"(resp_\w+)"', heard)
         assert named is not None
@@ -77,7 +78,7 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
         def noted(tables: Tables) -> bool:
             return tables.responses.find(owner, named[1].decode()) is not None
 
-        assert comes_true(lambda: in_store(house, noted), PATIENCE)
+        wait_until(lambda: in_store(house, noted), "the id is stored")
         assert "could not be" not in house.log.getvalue()
 
 
@@ -88,7 +89,7 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
     with kept_in(tmp_path) as house:
         first = house.post("/v1/responses", {**body, "stream": False}).json()["id"]
         with held(tmp_path) as holder, asking(lambda: house.post("/v1/responses", body)) as waits:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
             answer = house.post("/v1/responses", {**body, "previous_response_id": first, "store": False})
             assert answer.status == 200 and b'"completed"' in answer.body
             assert waited_for(house) and not waits.done()

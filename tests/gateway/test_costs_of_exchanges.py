@@ -37,7 +37,6 @@ from tests.gateway.says import (
     NAMES,
     PAIRS,
     SAID,
-    comes_true,
     error_body,
     error_frame,
     is_finished,
@@ -51,6 +50,7 @@ from tests.sdk.digging import Object
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream_of
 from tests.sdk.samples import events_of
+from tests.waiting import wait_until
 
 DOLLAR = 1_000_000
 OWN = Override(
@@ -317,7 +317,7 @@ def test_what_was_told_counts_for_a_client_that_left_before_the_end(client: str,
         with house.connect() as connection:
             connection.sendall(head.encode() + body)
             assert connection.recv(1)
-        assert comes_true(lambda: bool(records), PATIENCE)
+        wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
     assert (record.failure, record.estimated) == ("cancelled", False)
     assert record.tokens is not None and (record.tokens.input, record.tokens.output) == (3500, 200)
@@ -347,8 +347,8 @@ def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, 
             assert reached.wait(PATIENCE)
             if stream:
                 assert connection.recv(1)
-        assert comes_true(lambda: bool(records), PATIENCE)
-        assert comes_true(lambda: house.provider.hung_up == 1, PATIENCE)
+        wait_until(lambda: bool(records), "the exchange is recorded")
+        wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
     (record,) = records
     assert (record.failure, record.estimated) == ("cancelled", True)
     assert record.tokens is not None and record.tokens.input > 0

@@ -34,10 +34,11 @@ from tests.gateway.harness import (
     stream,
 )
 from tests.gateway.keeping_house import in_store, on_loop, store_of, tell_sqlite, waited_for
-from tests.gateway.says import comes_true, question, speaking, streams, tells, turn
+from tests.gateway.says import question, speaking, streams, tells, turn
 from tests.sdk.digging import dig_text
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import events_of
+from tests.waiting import wait_until
 
 # Of one that is translated, and of one that is relayed by a provider that keeps nothing.
 MODELS = {"translated": "chat/served", "relayed": "responses/served"}
@@ -125,7 +126,7 @@ def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
             other = house.post(
                 PATHS[MESSAGES], {**question(MESSAGES, CHAT, stream=True), "metadata": {"user_id": "ticking"}}
             )
@@ -201,11 +202,11 @@ def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept
         patience = store_of(house)
         body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: bool(house.app.service.state.background.running), PATIENCE)
+            wait_until(lambda: bool(house.app.service.state.background.running), "the background response runs")
             statement = "CREATE TRIGGER t BEFORE UPDATE OF body ON responses BEGIN SELECT raise(FAIL, 'no'); END"
             tell_sqlite(house, statement)
             on_loop(house, lambda: setattr(patience, "failed", True))
-            assert comes_true(lambda: "could not be kept" in house.log.getvalue(), PATIENCE)
+            wait_until(lambda: "could not be kept" in house.log.getvalue(), "the failure to store is logged")
             assert patience.failed
             tell_sqlite(house, "UPDATE promises SET until = 1")
             assert b"event: error" in told.result(PATIENCE).body
@@ -270,7 +271,7 @@ def test_a_change_waits_for_a_busy_store(
         monkeypatch.setattr(module, "PATIENCE", 0.3 if stays else PATIENCE)
         asked = len(house.provider.received)
         with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
             assert house.get(f"/v1/responses/{response}").status == 200
             if stays:
                 answer = told.result(PATIENCE)
@@ -293,7 +294,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: b
             heard = b""
             while b"response.created" not in heard:
                 heard += connection.recv(65536)
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
             if free:
                 # Held up in the line, so that only the last try can have kept it.
                 on_loop(house, lambda: setattr(thread_module, "_LONGEST_PAUSE", 60.0))
@@ -301,7 +302,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: b
                 time.sleep(0.2)
                 holder.let_go()
         try:
-            assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+            wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
         finally:
             thread_module._LONGEST_PAUSE = 0.05
         response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
@@ -316,7 +317,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
     body = {"model": "chat/served", "input": "Hello.", "stream": True}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -335,7 +336,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
 def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(tmp_path: Path) -> None:
     with kept_in(tmp_path) as house, held(tmp_path):
         with asking(lambda: house.post("/v1/responses", {"model": "chat/served", "input": "Hello."})) as told:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -354,7 +355,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
     with kept_in(tmp_path, keys=keys) as house, held(tmp_path) as holder:
         alice = {"authorization": f"Bearer {keys[0]}"}
         with asking(lambda: house.post("/v1/responses", body, **alice)) as told:
-            assert comes_true(lambda: waited_for(house), PATIENCE)
+            wait_until(lambda: waited_for(house), "a write waits for the busy store")
             assert not told.done()
             # A provider that was told not to keep it has nothing that could be noted.
             assert house.post("/v1/responses", {**body, "store": False}, **alice).status == 200

@@ -17,13 +17,14 @@ from dragoman.gateway.exchange import time_limits
 from dragoman.store import interface
 from tests.gateway.harness import CHAT, PATIENCE, RESPONSES, House, Received, Reply, Step, stream
 from tests.gateway.keeping_house import ALICE, BOB, ended, on_loop, store_of, tell_sqlite
-from tests.gateway.says import comes_true, speaking, turn
+from tests.gateway.says import speaking, turn
 from tests.gateway.test_kept_first import MODELS, held, kept_in
 from tests.sdk.digging import dig_object, dig_text
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import events_of
 from tests.server.process import Gate as ProviderGate
 from tests.store.asked import Gate
+from tests.waiting import wait_until
 
 
 def _protocol(received: Received) -> str:
@@ -53,7 +54,7 @@ def slow(house: House) -> Iterator[Gate]:
         yield gate
     finally:
         gate.open()
-    assert comes_true(waiting.done, PATIENCE)
+    wait_until(waiting.done, "the waiting call has ended")
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def test_a_provider_that_lingers_holds_up_nothing_and_a_slow_store_is_asked_once
         with slow(house) as gate, asked(house, monkeypatch) as writes:
             _ask(connection, {"model": MODELS[way], "input": "Hello."})
             heard = _heard(connection, lambda heard: b"response.output_text.delta" in heard)
-            assert comes_true(lambda: bool(writes), PATIENCE)
+            wait_until(lambda: bool(writes), "the store is written to")
             # Whatever still comes of the provider is no reason to ask again.
             ticks.reached()
             assert b"response.completed" not in heard
@@ -177,7 +178,7 @@ def test_what_failed_is_told_whatever_the_store_says(
         kinds = [event["type"] for event in events_of(answer.body)]
         assert kinds[0] == "response.created" and kinds[-1] == "response.failed"
         assert kinds.count("response.failed") == 1 and "response.completed" not in kinds
-        assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+        wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
         assert "an answer could not be kept" in house.log.getvalue()
 
 

@@ -81,7 +81,7 @@ def main(rows: Mapping[str, Scenarios]) -> None:
     """Run the jobs."""
     for given in json.load(sys.stdin):
         job = Job(**given)
-        told: dict[str, Any] = {"row": job.row, "scenario": job.scenario}
+        told: dict[str, Any] = {"row": job.row, "scenario": job.scenario, "model": job.model}
         try:
             told["seen"] = rows[job.row][job.scenario](job).__dict__
         except Exception:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, Settings, Timeouts
 from dragoman.tokens import request as local
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, settings_for, whole
-from tests.gateway.says import comes_true, error_body, failure_of, log_lines, question, with_provider
+from tests.gateway.says import error_body, failure_of, log_lines, question, with_provider
 from tests.sdk.digging import dig
+from tests.waiting import wait_until
 
 COUNTS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
 TOOL = {"name": "look", "description": "Look around. " * 100, "input_schema": {"type": "object", "properties": {}}}
@@ -148,7 +149,7 @@ def test_a_silent_provider_is_estimated_for_and_the_operator_is_told() -> None:
     with running([Reply(raw=True, steps=(30.0,))], settings) as house:
         assert house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES)).header("x-dragoman-estimate") == "tokenizer"
         assert log_lines(house, "a provider could not count")
-        assert comes_true(lambda: house.provider.hung_up == 1)
+        wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
 @pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
@@ -179,8 +180,8 @@ def test_pitfall_201_a_client_that_goes_away_ends_the_count() -> None:
         with house.connect() as connection:
             head = f"POST {COUNTS[MESSAGES]} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body)
-            assert comes_true(lambda: len(house.provider.received) == 1)
-        assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
+            wait_until(lambda: len(house.provider.received) == 1, "the provider receives the request")
+        wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
 @pytest.mark.parametrize("status", [400, 401, 413, 429])

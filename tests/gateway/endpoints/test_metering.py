@@ -19,7 +19,7 @@ from dragoman.wire.json import decode_object
 from tests.gateway.harness import PATIENCE, Reply, settings_for, whole
 from tests.gateway.harness import stream as streamed
 from tests.gateway.records.kept import recorded
-from tests.gateway.says import comes_true
+from tests.waiting import wait_until
 
 DOLLAR = 1_000_000
 OWN = Override(rates=Rates(input=2 * DOLLAR, output=8 * DOLLAR))
@@ -165,7 +165,7 @@ def test_a_call_reads_the_same_whether_there_was_another_target_or_not(told: Rep
     with recorded([told] * 3, lines) as (house, records):
         house.post("/v1/embeddings", {**body, "model": "chat/served"}, content_type="application/json")
         house.post("/v1/embeddings", {**body, "model": "embed"}, content_type="application/json")
-        assert comes_true(lambda: len(records) == 2, PATIENCE)
+        wait_until(lambda: len(records) == 2, "both exchanges are recorded")
     alone, first = (replace(record.attempts[0], started=0.0, ended=0.0) for record in records)
     assert alone == first
     assert alone.key == 0 and alone.kind
@@ -175,7 +175,7 @@ def test_what_no_model_does_and_waits_for_no_place_costs_nothing_however_it_ends
     with recorded([CUT, REFUSALS[504]], settings) as (house, records):
         for _ in range(2):
             house.get("/v1/files/file-1/content", x_dragoman_provider="chat")
-        assert comes_true(lambda: len(records) == 2, PATIENCE)
+        wait_until(lambda: len(records) == 2, "both exchanges are recorded")
     for record in records:
         (attempt,) = record.attempts
         assert attempt.kind in ("broken", "silent")
@@ -191,10 +191,10 @@ def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool
         with house.connect() as connection:
             said = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.sendall(said.encode() + body)
-            assert comes_true(lambda: len(house.provider.received) == 1, PATIENCE)
+            wait_until(lambda: len(house.provider.received) == 1, "the provider receives the request")
             if begun:
                 assert connection.recv(1)
-        assert comes_true(lambda: bool(records), PATIENCE)
+        wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
     assert record.failure == "cancelled"
     assert [attempt.kind for attempt in record.attempts] == ["left"]
@@ -204,7 +204,7 @@ def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool
 def test_a_call_that_broke_may_have_cost_something() -> None:
     with recorded([CUT], settings) as (house, records):
         house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, content_type="application/json")
-        assert comes_true(lambda: bool(records), PATIENCE)
+        wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
     assert (record.attempts[0].kind, record.attempts[0].maybe_billed) == ("broken", True)
     assert record.money == UNREPORTED

@@ -15,7 +15,8 @@ from dragoman.gateway.endpoints import other_paths as passing
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, RESPONSES, Reply, running, settings_for, stream, whole
-from tests.gateway.says import comes_true, failure_of, headers_named, log_lines
+from tests.gateway.says import failure_of, headers_named, log_lines
+from tests.waiting import wait_until
 
 EMBEDDINGS = b'{ "model" : "chat/served",\n "input":["a", "\\u00e9"], "dimensions": 1.0, "x":1, "x":2 }'
 FORM = (
@@ -186,7 +187,7 @@ def test_an_answer_that_is_cut_is_seen_to_be_cut() -> None:
     with running([Reply(raw=True, steps=(head + b"x" * 100, 0.05, None))]) as house:
         told = house.post("/v1/audio/speech", {"model": "chat/served"})
         assert (told.status, told.complete) == (200, False)
-        assert comes_true(lambda: bool(log_lines(house)))
+        wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         assert log_lines(house)[0]["failure"] == "truncated"
 
 
@@ -234,8 +235,8 @@ def test_pitfall_201_a_client_that_goes_away_ends_the_call(steps: tuple[bytes | 
         with house.connect() as connection:
             head = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(EMBEDDINGS)}\r\n\r\n"
             connection.sendall(head.encode() + EMBEDDINGS)
-            assert comes_true(lambda: len(house.provider.received) == 1)
-        assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
+            wait_until(lambda: len(house.provider.received) == 1, "the provider receives the request")
+        wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
 
 
 def test_a_responses_path_is_told_in_its_own_envelope() -> None:

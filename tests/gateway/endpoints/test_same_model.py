@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, Routing, Settings
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
-from tests.gateway.says import comes_true, failure_of, log_lines
+from tests.gateway.says import failure_of, log_lines
+from tests.waiting import wait_until
 
 ASKED = {"model": "vectors", "input": "a"}
 VECTORS = {"data": [{"embedding": [1.0]}]}
@@ -139,7 +140,7 @@ def test_what_was_begun_is_not_begun_again() -> None:
     with running(script({"a": cut}), house_of()) as house:
         told = house.post("/v1/embeddings", ASKED)
         assert (told.status, told.complete) == (200, False)
-        assert comes_true(lambda: bool(log_lines(house)))
+        wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         line = log_lines(house)[0]
         tried = cast("list[dict[str, str]]", line["tried"])
         assert (line["failure"], [each["kind"] for each in tried]) == ("truncated", ["broken"])

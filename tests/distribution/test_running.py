@@ -47,8 +47,10 @@ def test_another_version_is_told(tmp_path: Path) -> None:
 
 
 def test_a_warning_is_a_failure(tmp_path: Path) -> None:
-    first = "echo 'it listens on http://127.0.0.1:1, now'; trap 'exit 0' INT"
-    words = f"{first}; echo DeprecationWarning >&2; tail -f /dev/null"
+    # A shell that waits for one long command can miss the interrupt that ends it: the trap is set before anything is
+    # printed, and is looked at after every short sleep.
+    first = "trap 'exit 0' INT; echo DeprecationWarning >&2; echo 'it listens on http://127.0.0.1:1, now'"
+    words = f"{first}; while :; do sleep 0.1; done"
     with (
         pytest.raises(TrialError, match="DeprecationWarning"),
         serving([program(tmp_path, words)], tmp_path) as address,

@@ -16,7 +16,7 @@ import pytest
 from dragoman.config.settings import Server, Timeouts
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
-from tests.dist.image import ROOT, Image, context, instructions
+from tests.distribution.image import ROOT, Image, context, instructions
 from tests.server.process import PATIENCE, Lines, port_in
 from tools.distribution.running import ask
 from tools.replaying.yaml import load
