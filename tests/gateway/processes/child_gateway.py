@@ -96,8 +96,7 @@ class ChildGateway:
 
     def _move(self, *turning: int) -> None:
         self.move_clock(_MOVE)
-        # Twice, since the first may have been under way.
-        self._turn_or_end(*turning, times=2)
+        self._turn_or_end(*turning, times=1)
 
     def _count(self, text: str) -> int:
         return sum(text in line for line in self.log.all())
