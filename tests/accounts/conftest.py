@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.accounts import journal_reader
 from dragoman.accounts.journal import Journal
+
+
+@pytest.fixture(autouse=True)
+def no_breath(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read journals without the pauses that let others have their turn: there is nobody else."""
+    monkeypatch.setattr(journal_reader, "_BREATH", 0)
 
 
 @pytest.fixture(autouse=True)

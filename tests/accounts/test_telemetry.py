@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -249,18 +248,6 @@ def test_without_the_extra_nothing_breaks(monkeypatch: pytest.MonkeyPatch) -> No
     telemetry.close(PATIENCE)
     assert heard.counts == {FAILED: 1}
     assert heard.words == ["spans for http://127.0.0.1:9/v1/traces are lost, and counted: ModuleNotFoundError"]
-
-
-def test_nothing_is_loaded_or_started_before_it_is_begun() -> None:
-    code = (
-        "import sys, threading\n"
-        "from dragoman.accounts.telemetry import Collector, Telemetry\n"
-        "made = Telemetry(Collector(endpoint='http://127.0.0.1:9'), dict, print, print)\n"
-        "loaded = [name for name in sys.modules if name.startswith(('opentelemetry', 'requests'))]\n"
-        "print(threading.active_count(), loaded)"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert told.stdout == "1 []\n"
 
 
 def test_a_collector_shows_no_header() -> None:

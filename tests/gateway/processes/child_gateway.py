@@ -4,7 +4,7 @@
         gateway.advance(30, *workers)
 
 So limits of many seconds pass without being waited for, and a busy machine does not reach them by itself. The script
-calls `moved_clock.install` before it imports the gateway.
+calls `moved_clock.install`.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class ChildGateway:
 
     def _move(self, *turning: int) -> None:
         self.move_clock(_MOVE)
-        # Twice, since the first may have been under way.
-        self._turn_or_end(*turning, times=2)
+        self._turn_or_end(*turning, times=1)
 
     def _count(self, text: str) -> int:
         return sum(text in line for line in self.log.all())

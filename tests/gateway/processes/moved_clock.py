@@ -1,7 +1,8 @@
 """A monotonic clock that a test moves forward in another process: limits pass without being waited for.
 
-The process calls `install` before it imports anything else of the gateway. The test writes how many nanoseconds the
-clock is ahead into the file `CLOCK` in the working directory of the process.
+The process calls `install`. Then its supervisor, and the page that its workers note their turns in, go by the moved
+clock; everything else goes by the real one. The test writes how many nanoseconds the clock is ahead into the file
+`CLOCK` in the working directory of the process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import mmap
 import os
 import time
+
+from dragoman.gateway.processes import shared_page, supervisor, watchdog
 
 CLOCK = "clock"
 _BYTES = 8
@@ -24,12 +27,20 @@ def install() -> None:
     file = os.open(CLOCK, os.O_RDONLY)
     ahead = mmap.mmap(file, _BYTES, prot=mmap.PROT_READ)
     os.close(file)
-    real = time.monotonic_ns
-    time.monotonic_ns = lambda: real() + int.from_bytes(ahead[:], "little")
-    time.monotonic = lambda: time.monotonic_ns() / 1e9
 
-    from dragoman.gateway.processes import supervisor, watchdog
+    class MovedTime:
+        """What the two modules use of `time`."""
 
+        @staticmethod
+        def monotonic_ns() -> int:
+            return time.monotonic_ns() + int.from_bytes(ahead[:], "little")
+
+        @staticmethod
+        def monotonic() -> float:
+            return MovedTime.monotonic_ns() / 1e9
+
+    for module in (supervisor, shared_page):
+        module.time = MovedTime  # type: ignore[attr-defined]  # modules have it, if not for others
     supervisor.LOOK_EVERY = 0.02  # type: ignore[attr-defined]  # its own name for that of `followed_config`
     supervisor._FIRST_PAUSE = watchdog._BEAT = 0.05
     turn, look = watchdog.Watchdog._turn, supervisor.Supervisor._end_still

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from dragoman.gateway.processes import channel as module
+from dragoman.gateway.processes import other_workers
 from dragoman.gateway.processes.channel import ASKING, MOST_AT_ONCE, MOST_MESSAGE, TELLING, Channel, Malformed, Message
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
@@ -34,9 +35,11 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture(autouse=True)
-def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches follow each other at once, unless a test says otherwise."""
+def timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches follow each other at once, and whoever is asked has all the time that a busy machine needs."""
     monkeypatch.setattr(module, "_PAUSE", 0.01)
+    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
+    monkeypatch.setattr(other_workers, "_PATIENCE", LIMIT)
 
 
 class Crew:

@@ -21,6 +21,12 @@ from tests.waiting import LIMIT, wait_until_async
 TOKEN = new_token()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked has all the time that a busy machine needs, unless a test says otherwise."""
+    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
+
+
 @pytest.fixture
 def page() -> Page:
     return Page(4)

@@ -47,15 +47,14 @@ sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings
 # A gateway whose second worker stops before its loop turns, once a file says so.
 HANGING = """
 import os, signal, sys
-from tests.gateway.processes import moved_clock
-moved_clock.install()
-
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.records.logs import Log
+from tests.gateway.processes import moved_clock
 
+moved_clock.install()
 work = serving._work
 
 def hang(duty, *others):

@@ -31,15 +31,14 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 # A gateway in which a signal makes the loop stand still at a place that can be found again.
 FREEZING = """
 import asyncio, signal, sys, time
-from tests.gateway.processes import moved_clock
-moved_clock.install()
-
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving, watchdog
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.records.logs import Log
+from tests.gateway.processes import moved_clock
 
+moved_clock.install()
 workers, limit, serving._GRACE, watchdog._GRACE = int(sys.argv[1]), float(sys.argv[2]), 8.0, float(sys.argv[3])
 start = watchdog.Watchdog.start
 watchdogs = []
