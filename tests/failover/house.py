@@ -34,6 +34,8 @@ GATEWAY_KEY = "dgm_key-of-the-clients-0123456789abcdef"
 _LOOKS = 10
 _ANOTHER = {MESSAGES: CHAT, CHAT: RESPONSES, RESPONSES: MESSAGES}
 IMPATIENT = f"connect = {LIMIT}\nfirst_byte = {LIMIT}\nidle = {LIMIT}\n"
+# A stream that has not begun after `hold` gets a status without a route, which a busy machine must not cause.
+PATIENT = '[routing]\nhold = "10 min"\n'
 # Routes to the healthy providers, which a busy machine may delay for longer than the timeouts above.
 _WELL = "".join(f'"well-{name}" = {{ to = "good-{name}/served", first_byte = "2 min" }}\n' for name in NAMES.values())
 _FIRST_WORDS = SAID.partition(" ")[0].encode()
@@ -138,7 +140,7 @@ class FailingHouse(Served):
 
     def config(self, timeouts: str, lines: str) -> str:
         """Every provider, and `lines` of models."""
-        tables = [f'[keys.clients]\nkey = "{GATEWAY_KEY}"\n', f"[timeouts]\nlame_duck = 0\n{timeouts}"]
+        tables = [f'[keys.clients]\nkey = "{GATEWAY_KEY}"\n', PATIENT, f"[timeouts]\nlame_duck = 0\n{timeouts}"]
         for name, provider in self.providers.items():
             table = {"protocol": provider.dialect, "base_url": provider.base_url, "api_key": provider.key}
             members = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
