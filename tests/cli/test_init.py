@@ -5,14 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import select
 import signal
 import stat
 import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +22,13 @@ from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import SECRET, clean
+from tests.cli.screens import on_screen
+from tests.cli.transcripts import Transcript
 from tests.config.support import named
 from tests.gateway.harness import running, whole
 from tests.server.local_ports import environment_with
 from tests.server.process import PATIENCE, Process
+from tests.waiting import wait_until
 
 OWN = Path(".config/dragoman/dragoman.toml")
 WHICH, KEY = "all if left empty: ", "gets in? [y/N] "
@@ -141,14 +142,16 @@ class Dialogue:
             start_new_session=True,
         )
         os.close(theirs)
-        self.screen = ""
+        self._transcript = Transcript(self._ours)
+
+    @property
+    def screen(self) -> str:
+        """What was shown so far."""
+        return self._transcript.text
 
     def until(self, text: str, count: int = 1) -> None:
         """Wait until a text was shown so often."""
-        while self.screen.count(text) < count:
-            piece = self._read()
-            assert piece, self.screen
-            self.screen += piece
+        self._transcript.wait(text, count)
 
     def say(self, text: str) -> None:
         """Type something."""
@@ -157,15 +160,12 @@ class Dialogue:
     def interrupt(self) -> None:
         """What Ctrl-C does to a program that waits for an answer; before that it would be heard a moment later."""
         state = Path(f"/proc/{self._process.pid}/stat")
-        ends = time.monotonic() + PATIENCE
-        while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "S":
-            assert time.monotonic() < ends, self.screen
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", "the command waits for an answer")
         os.kill(self._process.pid, signal.SIGINT)
 
     def end(self) -> int:
         """Read to the end; give the exit status."""
-        while piece := self._read():
-            self.screen += piece
+        self._transcript.finish()
         return self._process.wait(PATIENCE)
 
     def close(self) -> None:
@@ -174,15 +174,6 @@ class Dialogue:
             self._process.kill()
         self._process.wait(PATIENCE)
         os.close(self._ours)
-
-    def _read(self) -> str:
-        ready, _, _ = select.select([self._ours], [], [], PATIENCE)
-        assert ready, self.screen
-        try:
-            return os.read(self._ours, 4096).decode()
-        except OSError:
-            # The other side of a terminal is gone: that is its end.
-            return ""
 
 
 @contextmanager
@@ -228,23 +219,31 @@ def test_the_file_starts(tmp_path: Path) -> None:
         try:
             process.listening()
             process.out.wait("  ollama ")
-            assert process.stop() == 0
+            # A SIGTERM would have it serve on for a while.
+            process.send(signal.SIGINT)
+            assert process.wait() == 0
         finally:
             process.end()
 
 
 @pytest.mark.parametrize("answers", [0, 1], ids=["the first question", "the second"])
-@pytest.mark.parametrize("how", ["interrupted", "ended"])
-def test_whoever_leaves_in_the_middle_leaves_nothing(tmp_path: Path, answers: int, how: str) -> None:
+def test_whoever_interrupts_in_the_middle_leaves_nothing(tmp_path: Path, answers: int) -> None:
     with dialogue(tmp_path) as talk:
         talk.until(WHICH)
         if answers:
             talk.say("\n")
             talk.until(KEY)
-        if how == "interrupted":
-            talk.interrupt()
-        else:
-            talk.say("\x04")
-        assert talk.end() == (130 if how == "interrupted" else 1)
+        talk.interrupt()
+        assert talk.end() == 130
         assert "Traceback" not in talk.screen
+    assert not (tmp_path / OWN.parent).exists()
+
+
+@pytest.mark.parametrize("answers", [0, 1], ids=["the first question", "the second"])
+def test_whoever_ends_the_input_in_the_middle_leaves_nothing(tmp_path: Path, answers: int) -> None:
+    seen = on_screen(["init"], tmp_path, environ={"OPENAI_API_KEY": SECRET}, stream="both", typed=b"\n" * answers)
+    assert seen.status == 1
+    assert WHICH in seen.plain
+    assert (KEY in seen.plain) is bool(answers)
+    assert "Traceback" not in seen.plain
     assert not (tmp_path / OWN.parent).exists()
