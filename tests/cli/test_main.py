@@ -13,6 +13,7 @@ from typing import IO
 
 import pytest
 
+from tests.cli.machine import put_trusted
 from tests.cli.screens import call
 from tests.gateway.harness import CHAT, MESSAGES
 from tests.server.process import PATIENCE, clean_environment
@@ -103,6 +104,7 @@ def unread() -> Iterator[IO[bytes]]:
 @pytest.mark.parametrize("typed", WRITE)
 def test_pitfall_617_a_reader_that_goes_ends_a_command_quietly(typed: str, tmp_path: Path, unread: IO[bytes]) -> None:
     (tmp_path / "request.json").write_text(REQUEST)
+    put_trusted(tmp_path, "[server]\ndiscover = false\n", clean_environment(tmp_path))
     with TemporaryFile() as inputs, TemporaryFile() as err:
         assert call(typed.split(), tmp_path, (inputs, unread, err)) == 141
         err.seek(0)

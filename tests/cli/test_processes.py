@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,9 +13,10 @@ import pytest
 
 from dragoman.cli import COMMANDS
 from tests.cli.recorded_file import MAIN, recorded_file, timeless
-from tests.cli.screens import piped, run_process
+from tests.cli.screens import on_screen, piped, process_on_screen, run_process
 from tests.cli.test_translate import STREAM
-from tests.server.process import PATIENCE
+from tests.gateway.harness import PROVIDER_KEY, whole
+from tests.server.process import PATIENCE, ROOT, serving
 
 REQUEST = b'{"model":"echo/text","messages":[{"role":"user","content":"Hi"}]}'
 # Commands that end by themselves; FILE is the configuration, REQUEST is on standard input.
@@ -98,3 +100,59 @@ def test_a_stream_is_translated_as_it_comes() -> None:
     rest, _ = process.communicate(timeout=PATIENCE)
     assert rest.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
     assert process.returncode == 0
+
+
+def test_a_process_colours_a_terminal_of_its_own(tmp_path: Path) -> None:
+    words = ["explain", str(ROOT / "examples/chat-request.json")]
+    seen = process_on_screen(words, tmp_path, columns=140)
+    assert seen.coloured
+    assert seen.raw.replace("\r", "") == on_screen(words, tmp_path, columns=140).raw
+
+
+def test_pitfall_619_an_encoding_that_lacks_signs_is_told_in_ascii(tmp_path: Path) -> None:
+    # The interpreter reads the encoding when it starts.
+    words = ["explain", str(ROOT / "examples/chat-request.json")]
+    environ = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    seen = process_on_screen(words, tmp_path, environ=environ)
+    assert seen.raw.isascii()
+    assert seen.plain == on_screen(words, tmp_path, environ={"LC_ALL": "C"}).plain
+
+
+def test_item_3_a_process_asks_its_terminal_and_then_trusts(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text('[models]\nfast = "echo/text"\n')
+    asked = process_on_screen(["check"], tmp_path, stream="stderr", typed=b"y\n")
+    assert (asked.status, "Trust it? [y/N] " in asked.raw) == (0, True)
+    again = on_screen(["check"], tmp_path, stream="stderr", typed=b"")
+    assert (again.status, again.raw, again.other) == (0, "", asked.other)
+
+
+def test_pitfall_623_a_shell_that_undoes_it_is_as_before(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[server]\nport = 1\n[models]\n"mine" = "echo/text"\n')
+    words = ["env", "claude", "--model", "mine", "--config", str(file), "--shell", "sh"]
+    _, out, _ = piped(words, tmp_path)
+    undo = next(line for line in out.splitlines() if line.startswith("# To undo this: "))
+    show = "env | grep -E '^(ANTHROPIC|CLAUDE)' || true"
+    told = {}
+    for name, more in {"done": "", "undone": undo.removeprefix("# To undo this: ")}.items():
+        done = subprocess.run(
+            ["sh", "-c", f'eval "$LINES_OF_ENV"\n{more}\n{show}'],
+            env={"PATH": "/usr/bin:/bin", "LINES_OF_ENV": out},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        told[name] = [line for line in done.stdout.splitlines() if not line.startswith("LINES_OF_ENV")]
+    assert "ANTHROPIC_MODEL=mine" in told["done"]
+    assert told["undone"] == []
+
+
+def test_pitfall_633_the_log_begins_with_every_setting_that_is_not_default() -> None:
+    with serving(lambda received: whole({}), arguments=("--workers", "2")) as house:
+        assert house.process.log.wait("settings that are not default")
+        told = json.loads(house.process.log.all()[0])
+    assert told["server.workers"] == "2 (--workers)"
+    assert told["server.port"] == "0 (--port)"
+    assert told["providers.chat.base_url"].startswith("(") and ":" in told["providers.chat.base_url"]
+    assert PROVIDER_KEY not in str(told)

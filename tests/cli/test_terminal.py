@@ -11,7 +11,7 @@ import pytest
 from dragoman.cli.terminal import GREEN, Column, Screen, folded, progress, screen_of, table
 from dragoman.terminal import Choice, cells
 from tests.cli.machine import put_trusted
-from tests.cli.screens import on_screen, piped, process_on_screen
+from tests.cli.screens import on_screen, piped
 from tests.server.process import clean_environment
 
 XTERM = {"TERM": "xterm-256color"}
@@ -121,14 +121,9 @@ def test_progress_is_told_on_a_terminal_and_nowhere_else() -> None:
     assert told["file"] == ""
 
 
-def test_a_process_colours_a_terminal_of_its_own(tmp_path: Path) -> None:
-    seen = process_on_screen(["providers"], tmp_path, columns=140)
-    assert seen.coloured
-    assert seen.raw.replace("\r", "") == on_screen(["providers"], tmp_path, columns=140).raw
-
-
 @pytest.mark.parametrize("columns", [80, 140])
 def test_pitfall_615_colours_are_on_the_terminal_alone(columns: int, tmp_path: Path) -> None:
+    put_trusted(tmp_path, "[server]\ndiscover = false\n", clean_environment(tmp_path))
     seen = on_screen(["providers"], tmp_path, columns=columns)
     assert seen.coloured and "\x1b[1mNAME\x1b[0m" in seen.raw
     plain = {
@@ -173,7 +168,6 @@ def test_pitfall_618_json_is_one_document_whatever_is_warned_of(tmp_path: Path) 
 
 # Why signs cannot be shown.
 PLAIN: dict[str, dict[str, str]] = {
-    "an encoding": {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
     "a locale": {"LC_ALL": "C"},
     "a dumb terminal": {"TERM": "dumb"},
 }
@@ -185,9 +179,7 @@ def test_pitfall_619_signs_that_cannot_be_shown_are_said_in_ascii(case: str, tmp
     request.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}))
     rich = on_screen(["explain", str(request)], tmp_path)
     assert "─" in rich.plain
-    # The interpreter reads what the encoding is when it starts.
-    run = process_on_screen if case == "an encoding" else on_screen
-    plain = run(["explain", str(request)], tmp_path, environ=PLAIN[case])
+    plain = on_screen(["explain", str(request)], tmp_path, environ=PLAIN[case])
     assert plain.raw.isascii()
     assert plain.plain == rich.plain.replace("─", "-")
 

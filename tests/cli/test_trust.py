@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli import main
 from tests.cli.machine import SECRET, clean, signals_restored
-from tests.cli.screens import Seen, on_screen, piped, process_on_screen
+from tests.cli.screens import on_screen, piped
 
 QUESTION = "Trust it? [y/N] "
 ADDRESS = "http://127.0.0.1:9/v1"
@@ -130,17 +130,15 @@ def test_a_file_of_another_user_is_told_as_such(capfd: pytest.CaptureFixture[str
     assert "which belongs to another user (uid 65534), is used" in " ".join(said(capfd, 0, "trust").split())
 
 
-def on_a_terminal(
-    folder: Path, answer: bytes, *words: str, run: Callable[..., Seen] = on_screen
-) -> tuple[int, str, str]:
+def on_a_terminal(folder: Path, answer: bytes, *words: str) -> tuple[int, str, str]:
     """A command whose input and messages are a terminal: its status, its output, and what was seen there."""
-    seen = run(words, folder, environ={"GITHUB_TOKEN": SECRET}, stream="stderr", typed=answer)
+    seen = on_screen(words, folder, environ={"GITHUB_TOKEN": SECRET}, stream="stderr", typed=answer)
     return seen.status, seen.other, seen.raw
 
 
-@pytest.mark.parametrize(("answer", "run"), [(b"y\n", process_on_screen), (b"Yes\n", on_screen)])
-def test_item_3_on_a_terminal_one_is_asked_once(tmp_path: Path, answer: bytes, run: Callable[..., Seen]) -> None:
-    status, out, seen = on_a_terminal(tmp_path, answer, "check", run=run)
+@pytest.mark.parametrize("answer", [b"y\n", b"Yes\n"])
+def test_item_3_on_a_terminal_one_is_asked_once(tmp_path: Path, answer: bytes) -> None:
+    status, out, seen = on_a_terminal(tmp_path, answer, "check")
     assert status == 0, seen
     assert f"sends requests for openai to {ADDRESS}" in seen
     assert "sends openai the header x-token, with $GITHUB_TOKEN" in seen
