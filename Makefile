@@ -18,14 +18,17 @@ STAMP := $(VENV)/.installed
 PINNED_BUILD := PIP_CONSTRAINT=requirements/build.txt PIP_BUILD_CONSTRAINT=requirements/build.txt
 # The same for what makes the site, in an environment of its own: nothing else needs it.
 SITE := build/site-tools
-# The same for the real clients that the tests run.
-CLIENTS := .clients/.installed
+# The real clients that the tests run; they are shared by all clones of a user, and looked at each time.
+CLIENTS := install-clients
 # Without npm there are no clients to run, and the tests go without them; CI insists.
 WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
+# Without bytecode every process of the tests would compile all modules again, which takes longer than to run them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
+.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,9 +61,8 @@ $(STAMP): requirements/dev.txt requirements/run.txt requirements/build.txt pypro
 	@$(PIP) install -q --no-build-isolation --no-deps -e .
 	@touch $(RUNTIME) $@
 
-$(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients/*)
+$(CLIENTS): $(STAMP)
 	@$(BIN)/python -m tests.clients.installing
-	@touch $@
 
 setup: $(STAMP) ## make the virtual environment and install everything in it
 
@@ -80,6 +82,16 @@ nightly: $(STAMP) $(WITH_CLIENTS) ## all tests in random order with 500 examples
 
 test-times: $(STAMP) ## where the time of the last `make test` went: by folder with its budget, by file, by test
 	@$(BIN)/python -m tools.test_times
+
+coverage: $(STAMP) ## branch coverage of src/ by the tests of the pure and the socket ring; data in build/coverage
+	@$(BIN)/python -m tools.branch_coverage
+
+mutations: $(STAMP) ## 200 random changes of the source, and those that no test notices; data in build/mutations
+	@$(BIN)/python -m tools.mutations sample
+	@$(BIN)/python -m tools.mutations record
+	@rm -f build/mutations/results.jsonl
+	@$(BIN)/python -m tools.mutations run
+	@$(BIN)/python -m tools.mutations report
 
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden

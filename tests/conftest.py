@@ -1,11 +1,16 @@
 """Settings that every test shares: plugins of our own, hypothesis profiles, a temporary directory for each process."""
 
 import atexit
+import gc
 import os
+import platform
 import shutil
 import signal
 import tempfile
+from collections.abc import Generator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Here, because the process that distributes the tests reads no conftest file of a single folder.
@@ -18,11 +23,22 @@ pytest_plugins = (
 )
 
 # A directory for each process that runs tests, so that what a test leaves behind in it is its own.
-_directory = tempfile.mkdtemp(prefix="dragoman-tests-")
+_directory = tempfile.mkdtemp(prefix="tests-")
+# Tests that run as another user look for their own directories in it.
+Path(_directory).chmod(0o711)
 atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 os.environ["TMPDIR"] = tempfile.tempdir = _directory
 # State of gateways under test stays out of the state of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = f"{_directory}/state"
+# Gateways and commands that tests start would compile every module again, for 0.6 s each, if no bytecode may be
+# written beside the source. The processes that run tests inherit the cache of the one that distributes them.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+    _bytecode = Path(_directory, "bytecode")
+    _bytecode.mkdir()
+    os.environ["PYTHONPYCACHEPREFIX"] = str(_bytecode)
+
+# The official SDKs send the name of the platform. Its first call starts `uname -p`, its later ones start nothing.
+platform.platform()
 
 # A child inherits ignored signals, unlike handled ones. nohup ignores SIGHUP, a shell's background job SIGINT: the
 # gateways that tests start must hear both.
@@ -38,3 +54,14 @@ settings.register_profile(
 )
 settings.register_profile("nightly", deadline=None, max_examples=500, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector, which walks all of them again and again, then and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()

@@ -145,6 +145,14 @@ def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
         pytest.fail(f"{node.nodeid} leaves behind:\n  {shown}", pytrace=False)
 
 
+def pytest_configure() -> None:
+    """Have uvloop open the pipe now that it opens once in each process and never closes."""
+    with suppress(ImportError):
+        import uvloop
+
+        uvloop.new_event_loop().close()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--leaks` and `leak_limit`."""
     parser.addini("leak_limit", "seconds that threads and descriptors may take to end", default=_LIMIT)

@@ -54,6 +54,7 @@ def _table() -> dict[str, str]:
     return table
 
 
+@cache
 def ring_of(path: PurePosixPath) -> str:
     """The ring of a test file, by its path below `tests/`: its own entry, or that of the nearest folder."""
     table = _table()
@@ -82,20 +83,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files of other rings before they are imported."""
-    if config.option.ring is None or collection_path.suffix != ".py":
+    """Leave out the files of other rings before they are imported, and folders of such files with their conftest."""
+    if config.option.ring is None or not collection_path.is_relative_to(ROOT / "tests"):
         return None
-    return True if ring_of(_below_tests(collection_path)) not in config.option.ring else None
+    path = _below_tests(collection_path)
+    rings = {ring_of(path)}
+    if collection_path.is_dir():
+        rings.update(ring for entry, ring in _table().items() if path in PurePosixPath(entry).parents)
+    elif collection_path.suffix != ".py":
+        return None
+    return True if rings.isdisjoint(config.option.ring) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test with its ring; leave out what is for the night."""
+    marks = {ring: getattr(pytest.mark, ring) for ring in RINGS}
     for item in items:
-        item.add_marker(_ring_of_item(item))
+        item.add_marker(marks[_ring_of_item(item)])
     if not config.option.nightly:
-        late = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if item not in set(late)]
+        late = {item for item in items if item.get_closest_marker("nightly")}
+        config.hook.pytest_deselected(items=list(late))
+        items[:] = [item for item in items if item not in late]
 
 
 def _ring_of_item(item: pytest.Item) -> str:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 # Seconds of real time: how long threads are waited for, and how often one is looked at that may end without a word.
 PATIENCE = 30.0
-_GLANCE = 0.01
+_GLANCE = 0.001
 # How many turns the loop may take without coming to rest.
 MOST_TURNS = 20_000
 

@@ -3,7 +3,7 @@
 python tools/first_hour.py                all of it, from a clone of the last commit, as `make run` sets it up
 python tools/first_hour.py --installed    without clone and `make run`: with the dragoman of this Python
 python tools/first_hour.py --columns 80   as a narrower terminal shows it
-python tools/first_hour.py --clients .clients    with the real Claude Code of `make clients`, else one that only calls
+python tools/first_hour.py --clients DIR    with the real Claude Code of `make clients`, else one that only calls
 
 Everything is on this machine and on free ports; the provider is echo. Each screen has a bounded time. The status is 1
 if a command ended otherwise than it should.

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.results import FAILED, PASSED, SKIPPED, Results, TestResult, read_results
@@ -59,6 +59,11 @@ class Step:
         print(f"{self.name:<10} {word:<12} {time.monotonic() - self._started:6.0f} s", flush=True)
         return status
 
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait()
+
     def text(self) -> str:
         """The end of what it printed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -79,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("format", "lint", "imports"):
         step = Step(name, CHECKS[name])
         if step.wait():
-            return _stop(step.text(), types)
+            types.stop()
+            return _fail(step.text())
     tests = Step("tests", pytest_command("-n", options.workers, *options.pytest))
     if types.wait():
         tests.wait()
@@ -88,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not RESULTS.exists():
         return _fail(tests.text())
     results = read_results(RESULTS)
-    failure = judge(results, status, tests.text())
+    failure = judge(results, status, tests.text(), fails_again)
     print(f"total      {'':12} {time.monotonic() - began:6.0f} s")
     if failure:
         return _fail(failure)
@@ -100,39 +106,39 @@ def pytest_command(*more: str, results: Path = RESULTS) -> list[str]:
     return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--results", str(results), *more]
 
 
-def judge(results: Results, status: int, output: str) -> str:
-    """Print the summary; return what makes the run red, or nothing."""
+def judge(results: Results, status: int, output: str, is_stable: Callable[[TestResult], bool]) -> str:
+    """Print the summary; return what makes the run red, or nothing.
+
+    `is_stable` runs a failed test again and says whether it fails again.
+    """
     failed = results.of(FAILED)
     for line in summary(results):
         print(line)
+    too_many = len(failed) > MAX_UNSTABLE
+    if too_many:
+        print(f"{len(failed)} tests failed: more than {MAX_UNSTABLE} are red, confirmed or not, so none runs again")
+    confirmed = [test for test in failed if too_many or is_stable(test)]
+    unstable = [test for test in failed if test not in confirmed]
+    print("unstable tests: " + (", ".join(test.name for test in unstable) or "none"))
+    passed = len(results.of(PASSED)) + len(unstable)
+    print(f"tests: {passed} passed, {len(confirmed)} failed, {len(results.of(SKIPPED))} skipped")
+    if unstable:
+        (LOGS / "unstable.log").write_text(shown(unstable), encoding="utf-8")
+        print("output of the unstable tests: build/test/unstable.log")
     if results.errors:
         return "\n".join(results.errors)
-    if len(failed) > MAX_UNSTABLE:
-        print(f"{len(failed)} tests failed: too many to be chance, none was run again")
-        return shown(failed)
-    unstable: list[TestResult] = []
-    confirmed: list[TestResult] = []
-    for test in failed:
-        (unstable if passes_alone(test) else confirmed).append(test)
-    print("unstable tests: " + (", ".join(test.name for test in unstable) or "none"))
-    print(f"tests: {len(results.of(PASSED))} passed, {len(confirmed)} failed, {len(results.of(SKIPPED))} skipped")
     if confirmed:
         return shown(confirmed)
-    if status not in (0, 1) or (status and not failed):
-        return output
-    if unstable:
-        print(f"what the unstable tests said is in {(LOGS / 'unstable.log').relative_to(ROOT)}")
-        (LOGS / "unstable.log").write_text(shown(unstable), encoding="utf-8")
-    return ""
+    # pytest ends with 1 because of failed tests; with anything else, or without one, because of something else.
+    return output if status not in (0, 1) or (status == 1 and not failed) else ""
 
 
-def passes_alone(test: TestResult) -> bool:
-    """Whether a failed test passes each of three times, alone. A leak is its file's, so the file runs."""
+def fails_again(test: TestResult) -> bool:
+    """Whether a failed test fails once in three times, alone. A leak is its file's, so the file runs."""
     what = test.file if _LEAK in test.text else test.name
     for count in range(REPEATS):
         log = LOGS / f"again-{count + 1}.log"
         with log.open("wb") as output:
-            # CI of a container has no terminal; a test that reads standard input must not wait.
             done = subprocess.run(
                 pytest_command("-n", "0", what, results=LOGS / "again.json"),
                 cwd=ROOT,
@@ -142,8 +148,8 @@ def passes_alone(test: TestResult) -> bool:
                 check=False,
             )
         if done.returncode:
-            return False
-    return True
+            return True
+    return False
 
 
 def summary(results: Results) -> list[str]:
@@ -167,12 +173,6 @@ def shown(tests: Sequence[TestResult]) -> str:
         cut = [f"… {len(lines) - _MAX_LINES} lines left out"] if len(lines) > _MAX_LINES else []
         parts.append("\n".join([f"==== {test.name}", *cut, *lines[-_MAX_LINES:]]))
     return "\n".join(parts)
-
-
-def _stop(text: str, running: Step) -> int:
-    running._process.terminate()
-    running._process.wait()
-    return _fail(text)
 
 
 def _fail(text: str) -> int:

@@ -15,8 +15,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-# Longer than any of these tests, and never waited for by one that passes.
-PATIENCE = 30.0
+from tests.waiting import LIMIT
+
+# Never waited for by a test that passes.
+PATIENCE = LIMIT
 
 
 class CollectorServer:

@@ -15,7 +15,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from dragoman.store import StoreError
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
 from tests.server.process import ROOT, Process, clean_environment
+from tests.waiting import LIMIT
 
 CLIENTS = 4
 # The frame by which a client knows that a stream was whole.
@@ -68,12 +68,12 @@ class Clients:
         """Ask no more."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(LIMIT)
             assert not thread.is_alive()
 
     def _ask(self, number: int) -> None:
         chance = random.Random(f"{self._seed} {number}")
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=LIMIT)
         with closing(connection):
             while not self._stop.is_set():
                 dialect, stream = chance.choice((MESSAGES, CHAT, RESPONSES)), chance.random() < 0.5
@@ -134,9 +134,9 @@ def kill_under_load(folder: Path, *, rounds: int, seed: int, workers: int, kill_
             assert number or clients.complete or rounds > 1
     finally:
         over.set()
-        drains.join(60)
+        drains.join(LIMIT)
     assert not drains.is_alive()
-    drain_all(path, now=time.time_ns() // 1000)
+    drain_all(path, now=0)
     return _checked(path, clients, rounds)
 
 
@@ -147,7 +147,7 @@ def _drain_now_and_then(folder: Path, path: str, over: threading.Event, kills: b
         if not kills:
             # Somebody else may be writing for a long time, on a busy machine.
             with suppress(StoreError):
-                drain_all(path, now=time.time_ns() // 1000)
+                drain_all(path, now=0)
             continue
         command = [sys.executable, "-c", _DRAIN, path]
         with subprocess.Popen(command, cwd=ROOT, env=clean_environment(folder), stderr=subprocess.DEVNULL) as drain:

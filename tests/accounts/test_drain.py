@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -245,7 +244,7 @@ def test_whoever_is_killed_while_a_journal_is_removed_leaves_nothing_twice(
     with closing(open_account_tables(path)) as tables:
         # One that may come back is not forgotten yet.
         for days, left in ((0, killed == "before the mark is removed"), (31, False)):
-            Drainer(tables, folder_of(path)).remove_marks(time.time_ns() // 1000 + days * DAY)
+            Drainer(tables, folder_of(path)).remove_marks(journal.begun + days * DAY)
             assert bool(tables.marks.all()) is left
 
 

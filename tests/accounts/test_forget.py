@@ -56,9 +56,9 @@ def alices(number: int) -> Entry:
 def filled(path: Path, rows: int = 300) -> None:
     with closing(open_account_tables(str(path))) as tables:
         speak(tables, [(1, "alice", "secret-session"), (2, "bob", "other")], [(1, 1), (2, 2)])
-        for number in range(rows):
-            # Side by side with others, on the same pages.
-            fill(tables, [(alices(number), Placed(1, 1)), (entry(number, key="bob"), Placed(2, 2))])
+        # Side by side with others, on the same pages.
+        both = ([(alices(number), Placed(1, 1)), (entry(number, key="bob"), Placed(2, 2))] for number in range(rows))
+        fill(tables, [row for pair in both for row in pair])
         tables.connection.execute("UPDATE threads SET facts = ? WHERE id = 1", (b"fact-of-alice",))
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import LIMIT
+
 # A process may not make files larger than so; then it may.
 _JOURNAL = """
 import resource, sys
@@ -63,6 +65,6 @@ assert tables.connection.execute("SELECT sum(requests) FROM sums").fetchone() ==
 @pytest.mark.parametrize("program", [_JOURNAL, _DATABASE], ids=["the journal", "the tables"])
 def test_pitfall_661_what_finds_no_room_is_there_later_and_once(tmp_path: Path, program: str) -> None:
     came = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "state.db")], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program, str(tmp_path / "state.db")], capture_output=True, text=True, timeout=LIMIT
     )
     assert came.returncode == 0, came.stderr

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from dragoman.accounts.journal_sync import JournalSync
+from tests.waiting import LIMIT
 
 
 def opened(path: Path) -> int:
@@ -21,7 +22,7 @@ def test_everybody_who_waits_meanwhile_is_served_by_the_next_sync(tmp_path: Path
     def sync(descriptor: int) -> None:
         syncs.append(descriptor)
         entered.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(LIMIT)
 
     async def check() -> None:
         files = JournalSync(lambda error: None, sync)

@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from dragoman.accounts.otlp import Exporter
 from dragoman.accounts.spans import Span, SpanNames, spans_of
 from dragoman.accounts.telemetry import Collector
-from tests.accounts.collector import attributes, collecting
+from tests.accounts.collector import PATIENCE, attributes, collecting
 from tests.accounts.told_exchanges import (
     BROKEN,
     FAILED_OVER,
@@ -38,8 +38,8 @@ ENTRIES = {
 
 
 @contextmanager
-def exporting(collector: Collector) -> Iterator[Exporter]:
-    exporter = Exporter(collector, 0.5)
+def exporting(collector: Collector, seconds: float = PATIENCE) -> Iterator[Exporter]:
+    exporter = Exporter(collector, seconds)
     try:
         yield exporter
     finally:
@@ -137,7 +137,7 @@ def test_another_collector_is_called_by_way_of_a_proxy(monkeypatch: pytest.Monke
 
 def test_a_collector_that_fails_is_told_by_a_value_and_says_nothing_itself(capfd: pytest.CaptureFixture[str]) -> None:
     spans = spans_of(WHOLE, PLACES, SpanNames())
-    with collecting(lambda: 500) as server, exporting(Collector(endpoint=server.address)) as exporter:
+    with collecting(lambda: 500) as server, exporting(Collector(endpoint=server.address), 0.3) as exporter:
         assert not exporter.send(spans)
     assert capfd.readouterr() == ("", "")
 
@@ -147,6 +147,6 @@ def test_a_collector_that_is_away_is_told_by_a_value(capfd: pytest.CaptureFixtur
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with exporting(Collector(endpoint=address)) as exporter:
+        with exporting(Collector(endpoint=address), 0.3) as exporter:
             assert not exporter.send(spans_of(WHOLE, PLACES, SpanNames()))
     assert capfd.readouterr() == ("", "")

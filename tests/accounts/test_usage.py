@@ -7,7 +7,7 @@ from contextlib import closing
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, CRASHED, FAILED, REFUSED, Entry, Money, Tokens
@@ -97,7 +97,6 @@ def test_pitfall_561_every_grouping_adds_up_to_the_same_total(
     assert len(set(names)) == len(names)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 45 * 96), st.integers(0, 45 * 96), st.sampled_from(ZONES), st.data())
 def test_a_total_is_the_same_for_every_grouping_of_any_time(
     tables: AccountTables, one: int, other: int, zone: str, data: st.DataObject

@@ -5,17 +5,12 @@ Times are not asserted: they measure the machine.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
 import tomllib
-from collections.abc import Iterator
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import pytest
-import uvloop
 from anthropic.types import Message, RawMessageStreamEvent
 from msgspec import json, structs
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -26,9 +21,6 @@ from bench.gateway import report, run, serving
 from bench.gateway.answers import CHUNKS, PLACE, streamed, streamed_text, whole, whole_text
 from bench.gateway.cases import CASES, PACED, TLS_CASES, WHOLE, Case, chosen
 from bench.gateway.hearing import complaint
-from bench.gateway.load import LoadError, drive
-from bench.gateway.metronome import TURNS, Metronome
-from bench.gateway.process import ProcessError, Served, cores, free_port
 from bench.gateway.questions import MARK_LENGTH, SIGN, body, find_mark, new_mark, question
 from bench.gateway.report import PAGE, Result, Standing, tables, verdict
 from bench.gateway.rounds import APART, TOGETHER, Cost, Delay, Effort, Quantiles, sample
@@ -57,14 +49,6 @@ def said(protocol: str, mode: str, mark: bytes) -> bytes:
     if mode == WHOLE:
         return body
     return b"".join(re.split(rb"[0-9a-f]+\r\n", body.replace(b"\n\n\r\n", b"\n\n").removesuffix(b"0\r\n\r\n")))
-
-
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The mock provider as a process."""
-    with serving.provider(tmp_path_factory.mktemp("provider"), cores().apart) as served:
-        served.wait_ready()
-        yield served
 
 
 def test_the_cases_are_those_with_bounds_and_nginx_stands_beside_the_relays() -> None:
@@ -157,82 +141,6 @@ def test_a_stream_that_was_joined_into_fewer_chunks_is_complained_about() -> Non
     assert joined != frames[1]
     fewer = b"\n\n".join([frames[0], joined, *frames[CHUNKS + 1 :]])
     assert complaint(CHAT, PACED, mark, 200, fewer) == "came in 1 chunks"
-
-
-@pytest.mark.parametrize("case", CASES, ids=CASE_IDS)
-def test_the_load_hears_its_own_answers_from_the_provider(case: Case, provider: Served) -> None:
-    outcome = uvloop.run(drive(question(case, provider.port), provider.port, answers=4, concurrent=4, limit=60))
-    assert outcome.answers == len(outcome.latencies) == 4
-    assert outcome.reads >= 4
-
-
-def test_the_load_stops_at_the_first_wrong_answer(provider: Served) -> None:
-    asked = question(CASES[0], provider.port)
-    lost = structs.replace(asked, head=asked.head.replace(b"/v1/chat", b"/v1/chit"))
-    with pytest.raises(LoadError, match="status 404"):
-        uvloop.run(drive(lost, provider.port, answers=5, concurrent=2, limit=60))
-
-
-def test_the_load_gives_up_in_time(provider: Served) -> None:
-    paced = next(case for case in CASES if case.mode == PACED)
-    with pytest.raises(LoadError, match="answers after"):
-        uvloop.run(drive(question(paced, provider.port), provider.port, answers=50, concurrent=1, limit=0.3))
-
-
-def test_the_metronome_gives_each_stream_its_own_turn() -> None:
-    async def beat() -> list[int]:
-        turns: list[int] = []
-        done = asyncio.Event()
-        metronome = Metronome(asyncio.get_running_loop())
-
-        def stream(number: int) -> None:
-            def step() -> bool:
-                turns.append(number)
-                more = turns.count(number) < 3
-                if len(turns) == 3 * TURNS:
-                    done.set()
-                return more
-
-            metronome.add(step)
-
-        for number in range(TURNS):
-            stream(number)
-        async with asyncio.timeout(30):
-            await done.wait()
-        return turns
-
-    turns = asyncio.run(beat())
-    assert len(turns) == 3 * TURNS
-    assert sorted(turns[:TURNS]) == list(range(TURNS))
-    assert all(before != after for before, after in pairwise(turns))
-
-
-def test_a_process_has_a_cost_and_a_memory_and_ends_with_its_children(tmp_path: Path) -> None:
-    child = "import time; time.sleep(60)"
-    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
-    served = Served([sys.executable, "-c", parent], free_port(), tmp_path / "log", core=cores().measured)
-    try:
-        for _ in range(2000):
-            if len(served.pids()) == 2:
-                break
-            uvloop.run(asyncio.sleep(0.01))
-        assert len(served.pids()) == 2
-        assert served.cpu() > 0
-        assert served.memory() > 5
-        served.move(cores().apart)
-    finally:
-        for pid in served.pids()[1:]:
-            os.kill(pid, 15)
-        served.stop()
-
-
-def test_a_process_that_does_not_start_says_its_last_words(tmp_path: Path) -> None:
-    words = "import sys; sys.exit('no such luck')"
-    with (
-        Served([sys.executable, "-c", words], free_port(), tmp_path / "log", core=cores().measured) as served,
-        pytest.raises(ProcessError, match="status 1: no such luck"),
-    ):
-        served.wait_ready()
 
 
 def test_the_gateways_settings_are_toml_and_name_every_model(tmp_path: Path) -> None:
@@ -353,11 +261,3 @@ def test_the_page_keeps_its_words_and_gets_its_figures(tmp_path: Path, monkeypat
 def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--case", "S99"]) == 2
     assert "no case is called S99" in capsys.readouterr().err
-
-
-def test_a_quick_look_at_the_gateway_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    status = run.main(["--quick", "--case", "S2", "--layout", TOGETHER, "--no-cold-start"])
-    printed = capsys.readouterr()
-    assert status == 0, printed.err
-    assert "| S2: Chat client, Messages provider " in printed.out
-    assert "flatter" not in printed.out

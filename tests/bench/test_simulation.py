@@ -120,7 +120,9 @@ def test_the_chart_is_a_drawing(results: dict[str, list[Result]]) -> None:
     assert len(drawing.findall(".//{http://www.w3.org/2000/svg}polyline")) == 12
 
 
-def test_the_page_is_written_between_its_marks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_is_written_between_its_marks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, results: dict[str, list[Result]]
+) -> None:
     page = run.PAGE.read_text(encoding="utf-8")
     told = run.written(page, "new\\1 figures")
     assert "<!-- figures -->\n\nnew\\1 figures\n\n<!-- end of figures -->" in told
@@ -128,6 +130,7 @@ def test_the_page_is_written_between_its_marks(capsys: pytest.CaptureFixture[str
     # What stands there has a row for each policy, and a chart.
     assert set(POLICIES) <= set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
     assert run.CHART.exists()
+    monkeypatch.setattr(run, "simulated", lambda seeds, minutes: results)
     assert run.main(["--quick"]) == 0
     assert "`least-loss`" in capsys.readouterr().out
 

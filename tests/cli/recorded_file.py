@@ -1,17 +1,23 @@
-"""A folder with a configuration and a file of records: two sessions, agents, a failure, a stranger's names."""
+"""A folder with a configuration and a file of records: two sessions, agents, a failure, a stranger's names.
+
+`records_piped` and `records_on_screen` call a command that shows them at the time that they are told from, in UTC.
+"""
 
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Call, Entry, Lost, Money, Tokens
-from tests.accounts.invented import entry
+from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import Filling, filling
+from tests.cli.screens import Seen, on_screen, piped
 
+# The time at which commands look at the file, in microseconds.
+NOW = NOON
 SECOND, MINUTE = 1_000_000, 60_000_000
 MAIN, NEXT = "5f0c7c1e-0001-4b6f-9d8a-000000000001", "5f0c7c1e-0002-4b6f-9d8a-000000000002"
 # A name that would clear the screen, pose as a column, and go on for ever.
@@ -20,14 +26,21 @@ TOKENS = Tokens(12_000, 9000, 500, 0, 700, 200, 0)
 MONEY = Money(5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", said=13_000_000)
 
 
-def now() -> int:
-    """The time it is, in microseconds."""
-    return time.time_ns() // 1000
+def records_piped(words: Sequence[str], place: Path) -> tuple[int, str, str]:
+    """Call a command without a terminal at `NOW`: its status, standard output and standard error."""
+    return piped(words, place, {"TZ": "UTC"}, now=NOW)
+
+
+def records_on_screen(
+    words: Sequence[str], place: Path, *, columns: int = 80, environ: Mapping[str, str] | None = None
+) -> Seen:
+    """Call a command on a terminal at `NOW`."""
+    return on_screen(words, place, columns=columns, environ={"TZ": "UTC", **(environ or {})}, now=NOW)
 
 
 def talk(number: int, ago: int, *, stop: str = "end") -> Entry:
-    """An exchange that was streamed and ended so long ago."""
-    told = entry(number, time=now() - ago - 1_250_000, tokens=TOKENS, money=MONEY)
+    """An exchange that was streamed and ended so long before `NOW`."""
+    told = entry(number, time=NOW - ago - 1_250_000, tokens=TOKENS, money=MONEY)
     return replace(told, stream=True, first=310_000, took=1_250_000, stop=stop, path="/messages")
 
 
@@ -64,9 +77,9 @@ def config(folder: Path, path: str = "state.db") -> Path:
 
 def _first(file: Filling) -> None:
     """A main thread with an agent that has another one, titles, and a thread whose parent nobody knows."""
-    begin = now() - 30 * MINUTE
-    file.session(1, MAIN, started=begin, last=now() - 150 * SECOND)
-    file.thread(1, 1, started=begin, last=now() - 150 * SECOND, model="claude-opus-5", windows=3)
+    begin = NOW - 30 * MINUTE
+    file.session(1, MAIN, started=begin, last=NOW - 150 * SECOND)
+    file.thread(1, 1, started=begin, last=NOW - 150 * SECOND, model="claude-opus-5", windows=3)
     file.thread(2, 1, "subagent", label="Explore", parent=1, started=begin + 1, last=begin + MINUTE, model="small")
     file.thread(
         3, 1, "subagent", label="two words", parent=2, started=begin + 2, last=begin + MINUTE, sure=60, rule="prompt"
@@ -114,14 +127,12 @@ def _first(file: Filling) -> None:
 
 def _second(file: Filling) -> None:
     """One that goes on from the first, under another key, and one of a stranger."""
-    begin = now() - 10 * MINUTE
-    file.session(
-        2, NEXT, key="bob", client="codex", started=begin, last=now() - 12 * SECOND, origin=1, link="continues"
-    )
-    file.thread(8, 2, started=begin, last=now() - 12 * SECOND)
+    begin = NOW - 10 * MINUTE
+    file.session(2, NEXT, key="bob", client="codex", started=begin, last=NOW - 12 * SECOND, origin=1, link="continues")
+    file.thread(8, 2, started=begin, last=NOW - 12 * SECOND)
     file.exchanges([replace(talk(20, 12 * SECOND, stop="tool_call"), key="bob")], 2, 8)
-    file.session(3, HOSTILE, client=HOSTILE, started=begin, last=now() - 5 * SECOND)
-    file.thread(9, 3, label=HOSTILE, model=HOSTILE, rule=HOSTILE, sure=10, started=begin, last=now() - 5 * SECOND)
+    file.session(3, HOSTILE, client=HOSTILE, started=begin, last=NOW - 5 * SECOND)
+    file.thread(9, 3, label=HOSTILE, model=HOSTILE, rule=HOSTILE, sure=10, started=begin, last=NOW - 5 * SECOND)
     strange = replace(talk(21, 5 * SECOND), asked=HOSTILE, model=HOSTILE, program=HOSTILE, client=HOSTILE)
     file.exchanges([strange], 3, 9)
 

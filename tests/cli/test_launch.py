@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import pty
-import select
 import shutil
 import signal
 import socket
@@ -14,22 +13,29 @@ import stat
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli.launch import cut
+from dragoman.config.finding import FILE_NAME
+from dragoman.config.load import read_settings
+from dragoman.config.settings import Settings
 from dragoman.launching.gateway import is_running
+from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import put_trusted
-from tests.gateway.harness import CHAT, Received, Reply, running, whole
+from tests.cli.screens import piped
+from tests.cli.transcripts import Transcript
+from tests.config.support import named
+from tests.gateway.harness import CHAT, House, Received, Reply, running, whole
 from tests.sdk.providers import Turn
 from tests.sdk.providers import answer as answer_of
-from tests.server.process import Process, clean_environment
+from tests.server.process import PATIENCE, Process, clean_environment
+from tests.waiting import wait_until
 
-PATIENCE = 60.0
 SECRET = "sk-0123456789abcdef-of-mine"
 STAND_IN = f"""#!{sys.executable}
 import json, os, signal, sys, time, urllib.request
@@ -52,7 +58,7 @@ told |= {{"settings": settings, "headers": os.environ["ANTHROPIC_CUSTOM_HEADERS"
 signal.signal(signal.SIGCONT, lambda *_: print("here", "again", flush=True))
 print(json.dumps(told), flush=True)
 if "wait" in sys.argv:
-    time.sleep(60)
+    time.sleep(300)
 sys.exit(5)
 """
 
@@ -73,13 +79,19 @@ def configure(place: Path, server: str, more: str = "") -> None:
     put_trusted(place, f"[server]\n{server}\ndiscover = false\n{more}", clean_environment(place))
 
 
-def launching(place: Path, *words: str, more: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """A launch under way."""
-    environment = clean_environment(place) | {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "mine"}
+def environment(place: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a launch finds in its environment."""
+    own = {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "mine"}
+    return clean_environment(place) | own | dict(more or {})
+
+
+def launching(place: Path, *words: str) -> subprocess.Popen[str]:
+    """A launch under way, as a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "dragoman", "launch", *words],
         cwd=place,
-        env=environment | dict(more or {}),
+        # One that is killed leaves its files behind.
+        env=environment(place, {"TMPDIR": str(place)}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -89,9 +101,25 @@ def launching(place: Path, *words: str, more: Mapping[str, str] | None = None) -
 
 def launched(place: Path, *words: str, more: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """A launch to its end: exit status and what was said."""
-    process = launching(place, *words, more=more)
-    out, err = process.communicate(timeout=2 * PATIENCE)
-    return process.returncode, out, err
+    return piped(["launch", *words], place, environment(place, more))
+
+
+@contextmanager
+def gateway_here(
+    place: Path, more: str = "", script: Callable[[Received], Reply] = lambda _: whole({})
+) -> Iterator[House]:
+    """A gateway in this process, which a launch finds running where the configuration says.
+
+    `more` is added to the configuration; `{port}` in it is that of a provider that follows the script.
+    """
+
+    def settings(port: int) -> Settings:
+        configure(place, "port = 0", more.format(port=port))
+        return read_settings(named(place / FILE_NAME), {}, catalogue())
+
+    with running(script, settings) as house:
+        configure(place, f"port = {house.port}", more.format(port=house.provider.port))
+        yield house
 
 
 def port_of(told: Mapping[str, object]) -> int:
@@ -100,12 +128,15 @@ def port_of(told: Mapping[str, object]) -> int:
 
 
 def test_a_gateway_is_started_and_ended_with_the_client(place: Path) -> None:
-    status, out, err = launched(place, "claude", "--model", "echo/text", "--", "-p", "--", "two words")
+    process = launching(place, "claude", "--model", "echo/text", "--", "-p", "--", "two words")
+    out, err = process.communicate(timeout=PATIENCE)
     told = json.loads(out)
-    assert status == 5, err
+    assert process.returncode == 5, err
     assert told["text"] == "You said: Hello"
     assert told["words"] == ["-p", "--", "two words"]
     assert told["key"] is None
+    # Somebody is left to sum up.
+    assert told["parent"] == process.pid
     assert not running_at(port_of(told))
 
 
@@ -115,16 +146,18 @@ def test_the_client_is_told_what_the_provider_says_of_the_model(place: Path) -> 
     def provider(received: Received) -> Reply:
         return whole({"data": [{"id": "m", "max_model_len": 32768}]} if received.method == "GET" else answer)
 
-    with running(provider) as house:
-        address = f"http://127.0.0.1:{house.provider.port}/v1"
-        configure(place, "port = 0", f'[providers.box]\nprotocol = "openai-chat"\nbase_url = "{address}"\n')
+    with gateway_here(place, BOX, provider):
         status, out, err = launched(place, "claude", "--model", "box/m")
     assert (status, err) == (5, "dragoman: 1 call, 18 tokens, 1 call unpriced, no losses\n")
     assert json.loads(out)["sizes"] == ["32768", "8192"]
 
 
+BOX = '[providers.box]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+
+
 def test_what_nobody_knows_of_the_model_is_said_in_one_line(place: Path) -> None:
-    status, out, err = launched(place, "claude", "--model", "echo/text")
+    with gateway_here(place):
+        status, out, err = launched(place, "claude", "--model", "echo/text")
     assert (status, json.loads(out)["sizes"]) == (5, [None, None])
     assert err == (
         "dragoman: note: how many tokens echo/text takes is not known, so claude goes by a guess of its own; "
@@ -144,12 +177,8 @@ def test_a_gateway_that_runs_is_used_and_left_running(place: Path) -> None:
         port = process.listening()
         configure(place, f"port = {port}")
         file = place / "log"
-        process_of_launch = launching(place, "claude", "--model", "echo/text", "--log", str(file))
-        out, err = process_of_launch.communicate(timeout=2 * PATIENCE)
-        told = json.loads(out)
-        assert (process_of_launch.returncode, port_of(told)) == (5, port), err
-        # Somebody is left to sum up.
-        assert told["parent"] == process_of_launch.pid
+        status, out, err = launched(place, "claude", "--model", "echo/text", "--log", str(file))
+        assert (status, port_of(json.loads(out))) == (5, port), err
         assert "1 call, 7 tokens, $0.00, no losses" in err
         assert f"the gateway at http://127.0.0.1:{port} was running already" in err
         assert not file.exists()
@@ -166,15 +195,10 @@ def test_the_key_is_the_clients_alone(place: Path) -> None:
 
 
 def test_without_the_key_a_gateway_that_runs_is_not_used(place: Path) -> None:
-    configure(place, "port = 0", f'[keys.me]\nkey = "{SECRET}"\n')
-    process = Process([], place)
-    try:
-        configure(place, f"port = {process.listening()}", f'[keys.me]\nkey = "{SECRET}"\n')
+    with gateway_here(place, f'[keys.me]\nkey = "{SECRET}"\n'):
         status, out, err = launched(place, "claude", "--model", "echo/text")
-        assert (status, out) == (1, "")
-        assert "put one into DRAGOMAN_KEY" in err
-    finally:
-        process.end()
+    assert (status, out) == (1, "")
+    assert "put one into DRAGOMAN_KEY" in err
 
 
 def test_a_missing_client_is_told_with_the_line_that_installs_it(place: Path) -> None:
@@ -211,7 +235,7 @@ def test_a_signal_ends_the_client_and_then_the_gateway(place: Path) -> None:
     told = json.loads(process.stdout.readline())
     assert running_at(port_of(told))
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=2 * PATIENCE)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert not running_at(port_of(told))
     with pytest.raises(ProcessLookupError):
@@ -228,10 +252,7 @@ def test_a_launch_that_is_killed_leaves_no_gateway_behind(place: Path, workers: 
         assert running_at(port_of(told))
         process.kill()
         process.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while running_at(port_of(told)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not running_at(port_of(told)), "the gateway of a killed launch ends")
     finally:
         os.kill(told["pid"], signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
@@ -276,20 +297,19 @@ def test_pitfall_648_a_provider_that_is_down_ends_the_launch_before_the_client_i
 
 
 def test_a_provider_that_does_not_take_the_key_ends_the_launch_too(place: Path) -> None:
-    with running(lambda _: whole({"error": {"message": "no"}}, 401)) as house:
-        address = f"http://127.0.0.1:{house.provider.port}/v1"
-        provider = f'protocol = "openai-chat"\nbase_url = "{address}"\napi_key = "{SECRET}"\n'
-        configure(place, "port = 0", f"[providers.box]\n{provider}")
+    keyed = f'{BOX}api_key = "{SECRET}"\n'
+    with gateway_here(place, keyed, lambda _: whole({"error": {"message": "no"}}, 401)) as house:
         status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")
     assert (status, out) == (1, "")
+    address = f"http://127.0.0.1:{house.provider.port}/v1"
     assert f"box at {address} refused the key providers.box.api_key: is it right, and still good?" in err
     assert SECRET not in err
 
 
 def test_one_of_two_that_is_down_is_a_note(place: Path) -> None:
     base = 'protocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nauth = "none"\n'
-    configure(place, "port = 0", f'[providers.box]\n{base}[models]\n"two" = ["echo/text", "box/m"]\n')
-    status, out, err = launched(place, "claude", "--model", "two", "--context", "32k")
+    with gateway_here(place, f'[providers.box]\n{base}[models]\n"two" = ["echo/text", "box/m"]\n'):
+        status, out, err = launched(place, "claude", "--model", "two", "--context", "32k")
     assert (status, json.loads(out)["text"]) == (5, "You said: Hello")
     assert "note: box at 127.0.0.1:9 refused the connection: is it running?" in err
 
@@ -303,12 +323,12 @@ def test_the_log_is_its_owners_alone_and_named_when_the_client_fails(place: Path
 
 
 def test_pitfall_522_a_launch_has_the_name_that_it_is_given(place: Path) -> None:
-    log = place / "log"
-    words = ["claude", "--model", "echo/text", "--context", "32k", "--name", "tidy-up", "--log", str(log)]
-    _, out, err = launched(place, *words)
+    with gateway_here(place) as house:
+        words = ["claude", "--model", "echo/text", "--context", "32k", "--name", "tidy-up"]
+        _, out, err = launched(place, *words)
     assert json.loads(out)["headers"] == "x-dragoman-launch: tidy-up"
     assert "dragoman: tidy-up: 1 call, 7 tokens, $0.00, no losses\n" in err
-    assert '"launch":"tidy-up"' in log.read_text()
+    assert '"launch":"tidy-up"' in house.log.getvalue()
 
 
 def test_what_can_be_no_name_is_refused(place: Path) -> None:
@@ -318,18 +338,20 @@ def test_what_can_be_no_name_is_refused(place: Path) -> None:
 
 
 def test_pitfall_636_a_client_that_never_called_is_told_of(place: Path) -> None:
-    status, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k", "--", "mute")
+    with gateway_here(place):
+        status, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k", "--", "mute")
+        words = ["claude", "--model", "echo/text", "--context", "32k", "--", "mute", "--version"]
+        assert launched(place, *words)[2] == ""
     assert status == 0
     assert err == (
         "dragoman: claude never called this gateway: it had nothing to ask, ended before it could, or was led "
         "elsewhere (settings that an administrator manages)\n"
     )
-    _, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k", "--", "mute", "--version")
-    assert err == ""
 
 
 def test_a_client_that_chooses_its_models_is_told_if_they_lead_nowhere(place: Path) -> None:
-    _, _, err = launched(place, "claude", "--", "mute", "--version", more={"ANTHROPIC_MODEL": "echo/text"})
+    with gateway_here(place):
+        _, _, err = launched(place, "claude", "--", "mute", "--version", more={"ANTHROPIC_MODEL": "echo/text"})
     assert (
         "note: claude asks for models of its own choice here: `claude-sonnet-5` is a model of anthropic, and anthropic "
         "has no key here: set ANTHROPIC_API_KEY, and add [providers.anthropic] to the configuration (--model NAME)\n"
@@ -340,7 +362,8 @@ def test_pitfall_644_what_is_good_to_know_of_a_client_is_said_once(place: Path) 
     codex = place / "bin/codex"
     codex.write_text("#!/bin/sh\n")
     codex.chmod(0o755)
-    said = [launched(place, "codex", "--model", "echo/text", "--context", "32k")[2] for _ in range(2)]
+    with gateway_here(place):
+        said = [launched(place, "codex", "--model", "echo/text", "--context", "32k")[2] for _ in range(2)]
     assert ["codex resume" in err for err in said] == [True, False]
 
 
@@ -366,7 +389,7 @@ class Shell:
             preexec_fn=partial(_take_terminal, theirs),
         )
         os.close(theirs)
-        self._terminal, self._said = ours, ""
+        self._terminal, self._transcript = ours, Transcript(ours)
 
     def type(self, keys: str) -> None:
         """Type something."""
@@ -374,12 +397,7 @@ class Shell:
 
     def wait(self, text: str) -> None:
         """Read up to a text; what stands before it is not read again."""
-        end = time.monotonic() + PATIENCE
-        while text not in self._said:
-            ready, _, _ = select.select([self._terminal], [], [], max(end - time.monotonic(), 0))
-            assert ready, f"{text!r} was not said, but {self._said!r}"
-            self._said += os.read(self._terminal, 65536).decode(errors="replace")
-        self._said = self._said.partition(text)[2]
+        self._transcript.take(text)
 
     def end(self) -> None:
         """End the shell, whose jobs end with the terminal."""

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
 from dragoman.store.account_tables import open_account_tables
-from tests.cli.recorded_file import HOSTILE, MAIN, config, recorded_file, talk, timeless
-from tests.cli.screens import on_screen, piped
+from tests.cli.recorded_file import (
+    HOSTILE,
+    MAIN,
+    config,
+    recorded_file,
+    records_on_screen,
+    records_piped,
+    talk,
+    timeless,
+)
 from tests.screen import fits
-from tests.server.process import PATIENCE, clean_environment
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +42,6 @@ EIGHTY = (
 )
 
 
-def without_days(text: str) -> list[str]:
-    """The lines of a text but for dates, which stand there after midnight."""
-    return [line for line in text.splitlines() if timeless(line) != "DAY"]
-
-
 def has(line: str, expected: str) -> bool:
     """Whether words stand on a line, in their order; what else the log has to say may stand between them."""
     words = iter(line.split())
@@ -57,9 +49,9 @@ def has(line: str, expected: str) -> bool:
 
 
 def test_eighty_columns_show_the_latest_last_as_the_gateway_logs_them(place: Path) -> None:
-    seen = on_screen(words(place, "-n", "5"), place, columns=80)
+    seen = records_on_screen(words(place, "-n", "5"), place, columns=80)
     assert seen.status == 0
-    lines = without_days(seen.plain)
+    lines = seen.plain.splitlines()
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     for line, expected in zip(lines, EIGHTY, strict=False):
         assert has(timeless(line), expected), line
@@ -67,17 +59,17 @@ def test_eighty_columns_show_the_latest_last_as_the_gateway_logs_them(place: Pat
 
 
 def test_a_wide_terminal_shows_first_content_and_ids(place: Path) -> None:
-    seen = on_screen(words(place, "-n", "1", "--key", "bob"), place, columns=140, environ={"NO_COLOR": "1"})
-    (line,) = without_days(seen.plain)
+    seen = records_on_screen(words(place, "-n", "1", "--key", "bob"), place, columns=140, environ={"NO_COLOR": "1"})
+    (line,) = seen.plain.splitlines()
     assert has(timeless(line), "HH:MM 200 /messages 1.2s first 310ms 12.0k(9000)+700 anthropic/large")
     assert not seen.coloured
-    seen = on_screen(words(place, "-n", "1", "--key", "bob", "--ids"), place, columns=80)
+    seen = records_on_screen(words(place, "-n", "1", "--key", "bob", "--ids"), place, columns=80)
     assert has(timeless(seen.plain), f"HH:MM {talk(20, 0).id} 200 /messages 1.2s 12.0k+700")
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
 
 
 def test_a_pipe_has_the_whole_date_and_no_end_of_line(place: Path) -> None:
-    status, out, err = piped(words(place, "--key", "bob"), place)
+    status, out, err = records_piped(words(place, "--key", "bob"), place)
     assert (status, err) == (0, "")
     assert timeless(out).startswith("DAY HH:MM 200 /messages ")
     assert out.rstrip().endswith(talk(20, 0).id)
@@ -97,14 +89,14 @@ def test_a_pipe_has_the_whole_date_and_no_end_of_line(place: Path) -> None:
     ],
 )
 def test_what_is_asked_for_is_shown(place: Path, said: list[str], numbers: list[int]) -> None:
-    status, out, _ = piped(words(place, *said, "--json"), place)
+    status, out, _ = records_piped(words(place, *said, "--json"), place)
     assert status == 0
     assert [int(json.loads(line)["id"][4:]) for line in out.splitlines()] == numbers
 
 
 def test_pitfall_512_the_exchanges_of_one_agent_are_picked_out_of_its_session(place: Path) -> None:
     def threads(*said: str) -> set[int]:
-        _, out, _ = piped(words(place, "--json", *said), place)
+        _, out, _ = records_piped(words(place, "--json", *said), place)
         return {json.loads(line)["thread"]["number"] for line in out.splitlines()}
 
     assert threads("--session", MAIN) == {1, 2, 3, 4, 5, 6, 7}
@@ -142,16 +134,16 @@ approximated  cache_mark  messages[3]
 
 
 def test_all_that_is_known_of_one_is_on_a_page(place: Path) -> None:
-    seen = on_screen(words(place, "theirs"), place, columns=80)
+    seen = records_on_screen(words(place, "theirs"), place, columns=80)
     assert seen.status == 0
     assert timeless(seen.plain) == PAGE
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
-    wide = on_screen(words(place, talk(1, 0).id), place, columns=140)
+    wide = records_on_screen(words(place, talk(1, 0).id), place, columns=140)
     assert "1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -  openai-chat" in wide.plain
 
 
 def test_programs_get_the_same_as_one_object(place: Path) -> None:
-    status, out, _ = piped(words(place, "theirs", "--json"), place)
+    status, out, _ = records_piped(words(place, "theirs", "--json"), place)
     told = json.loads(out)
     assert (status, told["id"], told["cost_nano_usd"]) == (0, talk(1, 0).id, 13_200_000)
     assert [attempt["outcome"] for attempt in told["attempts"]] == ["unreachable", "answered"]
@@ -169,7 +161,7 @@ def test_programs_get_the_same_as_one_object(place: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(place: Path, said: list[str], problem: str) -> None:
-    status, out, err = piped(words(place, *said), place)
+    status, out, err = records_piped(words(place, *said), place)
     # What the words themselves show to be wrong is another status than what is not there.
     assert (status, out, err) == (2 if problem.startswith("-") else 1, "", f"dragoman: {problem}\n")
 
@@ -177,89 +169,24 @@ def test_what_is_wrong_is_told_in_a_sentence(place: Path, said: list[str], probl
 @pytest.mark.parametrize("columns", [80, 140])
 def test_names_of_strangers_move_no_cursor_and_pose_as_no_column(place: Path, columns: int) -> None:
     for said in (["-n", "1"], [talk(21, 0).id]):
-        seen = on_screen(words(place, *said), place, columns=columns)
+        seen = records_on_screen(words(place, *said), place, columns=columns)
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
         assert HOSTILE[:8] not in seen.raw
-
-
-@contextmanager
-def following(place: Path, *said: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", *words(place, "--follow", *said)],
-        cwd=place,
-        env=clean_environment(place),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def line_of(process: subprocess.Popen[bytes]) -> str:
-    """The next line, which comes within a while."""
-    assert process.stdout is not None
-    until = time.monotonic() + PATIENCE
-    line = b""
-    while not line.endswith(b"\n"):
-        ready, _, _ = select.select([process.stdout], [], [], max(until - time.monotonic(), 0))
-        assert ready, "nothing came"
-        piece = os.read(process.stdout.fileno(), 1)
-        assert piece, process.stderr and process.stderr.read()
-        line += piece
-    return line.decode()
-
-
-def test_those_that_come_are_told_as_they_come_until_an_interrupt(tmp_path: Path) -> None:
-    config(tmp_path)
-    journal = Journal(folder_of(str(tmp_path / "state.db")))
-    journal.settle(talk(1, 0))
-    with following(tmp_path, "--key", "alice") as process:
-        assert line_of(process).rstrip().endswith(talk(1, 0).id)
-        journal.settle(replace(talk(2, 0), key="bob"))
-        journal.settle(talk(3, 0))
-        assert line_of(process).rstrip().endswith(talk(3, 0).id)
-        journal.settle(talk(4, 0))
-        assert line_of(process).rstrip().endswith(talk(4, 0).id)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-    journal.close()
 
 
 def test_where_nothing_is_recorded_yet_it_says_so_and_where_it_looked(tmp_path: Path) -> None:
     config(tmp_path)
     file = tmp_path / "state.db"
     for more in ([], ["--json"], ["--errors"]):
-        assert piped(words(tmp_path, *more), tmp_path) == (
+        assert records_piped(words(tmp_path, *more), tmp_path) == (
             0,
             "",
             f"dragoman: nothing was recorded yet: {file} is not there\n",
         )
     with closing(open_account_tables(str(file))):
         pass
-    assert piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: nothing was recorded yet in {file}\n")
+    assert records_piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: nothing was recorded yet in {file}\n")
 
 
 def test_where_something_is_recorded_but_nothing_of_that_kind_it_is_silent(place: Path) -> None:
-    assert piped(words(place, "--model", "nothing"), place) == (0, "", "")
-
-
-def test_pitfall_617_a_reader_that_goes_ends_it_though_nothing_comes(tmp_path: Path) -> None:
-    config(tmp_path)
-    journal = Journal(folder_of(str(tmp_path / "state.db")))
-    journal.settle(talk(1, 0))
-    with following(tmp_path) as process:
-        line_of(process)
-        assert process.stdout is not None
-        process.stdout.close()
-        process.stdout = None
-        assert process.wait(PATIENCE) == 141
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-    journal.close()
+    assert records_piped(words(place, "--model", "nothing"), place) == (0, "", "")

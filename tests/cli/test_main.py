@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
+from tests.cli.machine import put_trusted
+from tests.cli.screens import call
 from tests.gateway.harness import CHAT, MESSAGES
 from tests.server.process import PATIENCE, clean_environment
 
@@ -87,72 +92,85 @@ WRITE = [
 ]
 
 
+@pytest.fixture
+def unread() -> Iterator[IO[bytes]]:
+    """The end of a pipe that has no reader."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as stream:
+        yield stream
+
+
 @pytest.mark.parametrize("typed", WRITE)
-def test_pitfall_617_a_reader_that_goes_ends_a_command_quietly(typed: str, tmp_path: Path) -> None:
+def test_pitfall_617_a_reader_that_goes_ends_a_command_quietly(typed: str, tmp_path: Path, unread: IO[bytes]) -> None:
     (tmp_path / "request.json").write_text(REQUEST)
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", *typed.split()],
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env=clean_environment(tmp_path),
-            timeout=PATIENCE,
-            check=False,
-        )
-    finally:
-        os.close(writer)
-    assert done.returncode == 141
-    # What it has to say beside that may be said, and nothing of the reader.
-    assert not [line for line in done.stderr.decode().splitlines() if not line.startswith("dragoman: note: ")]
+    put_trusted(tmp_path, "[server]\ndiscover = false\n", clean_environment(tmp_path))
+    with TemporaryFile() as inputs, TemporaryFile() as err:
+        assert call(typed.split(), tmp_path, (inputs, unread, err)) == 141
+        err.seek(0)
+        # What it has to say beside that may be said, and nothing of the reader.
+        assert not [line for line in err.read().decode().splitlines() if not line.startswith("dragoman: note: ")]
 
 
-def test_pitfall_617_nobody_hears_complaints_either(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", "check", "--config", "nowhere.toml"],
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=writer,
-            cwd=tmp_path,
-            env=clean_environment(tmp_path),
-            timeout=PATIENCE,
-            check=False,
-        )
-    finally:
-        os.close(writer)
-    assert done.returncode == 141
+def test_pitfall_617_nobody_hears_complaints_either(tmp_path: Path, unread: IO[bytes]) -> None:
+    with TemporaryFile() as inputs:
+        assert call(["check", "--config", "nowhere.toml"], tmp_path, (inputs, unread, unread)) == 141
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such file here")
+@pytest.mark.parametrize("typed", ["providers", "--help"])
+def test_pitfall_617_the_interpreter_complains_of_no_reader_at_its_end(
+    typed: str, tmp_path: Path, unread: IO[bytes]
+) -> None:
+    done = process(typed, tmp_path, unread)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no such file here")
 @pytest.mark.parametrize("typed", ["providers", "--help", "completion fish"])
 def test_output_that_cannot_be_written_is_told_once(typed: str, tmp_path: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", *typed.split()],
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env={**clean_environment(tmp_path), "PYTHONUNBUFFERED": ""},
-            timeout=PATIENCE,
-            check=False,
-        )
+    with FULL.open("wb") as full, TemporaryFile() as inputs, TemporaryFile() as err:
+        assert call(typed.split(), tmp_path, (inputs, full, err)) == 1
+        err.seek(0)
+        assert err.read() == b"dragoman: output: No space left on device\n"
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no such file here")
+def test_the_interpreter_does_not_tell_it_again_at_its_end(tmp_path: Path) -> None:
+    with FULL.open("wb") as full:
+        done = process("providers", tmp_path, full)
     assert (done.returncode, done.stderr) == (1, b"dragoman: output: No space left on device\n")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-@pytest.mark.parametrize("command", ["providers --configured", "--version", "check"])
+def process(typed: str, place: Path, stdout: IO[bytes]) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as a process that writes to a file."""
+    return subprocess.run(
+        [sys.executable, "-m", "dragoman", *typed.split()],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        cwd=place,
+        env={**clean_environment(place), "PYTHONUNBUFFERED": ""},
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "closed"), [("providers --configured", ">&-"), ("--version", "2>&-"), ("check", ">&- 2>&-")]
+)
 def test_a_stream_that_is_closed_is_no_traceback(command: str, closed: str, tmp_path: Path) -> None:
     line = f"{sys.executable} -P -m dragoman {command} {closed}"
-    environ = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(
-        ["/bin/sh", "-c", line], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["/bin/sh", "-c", line],
+        env=clean_environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0
     assert "Traceback" not in done.stdout + done.stderr

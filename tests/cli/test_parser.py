@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,16 @@ import pytest
 from dragoman import __version__, cli
 from dragoman.cli import main
 from dragoman.cli.parser import STATUSES, children, command_at, options_of
-from tests.cli.machine import clean
-from tests.server.process import PATIENCE, ROOT, clean_environment
+from tests.cli.machine import clean, signals_restored
+from tests.cli.screens import piped
+from tests.server.process import ROOT
 
 
 @pytest.fixture(autouse=True)
-def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
+    with signals_restored():
+        yield
 
 
 # What is typed, the first words of the usage, and what is said.
@@ -242,14 +244,6 @@ ENDS: dict[str, tuple[str, str, int]] = {
 @pytest.mark.parametrize("case", ENDS)
 def test_exit_statuses_are_as_promised(case: str, tmp_path: Path) -> None:
     typed, said, status = ENDS[case]
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", *typed.split()],
-        input=said.encode(),
-        capture_output=True,
-        cwd=tmp_path,
-        env=clean_environment(tmp_path),
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == status
-    assert b"Traceback" not in done.stderr
+    ended, _, err = piped(typed.split(), tmp_path, stdin=said.encode())
+    assert ended == status
+    assert "Traceback" not in err

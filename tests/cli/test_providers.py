@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import main
+from dragoman.cli import main, providers
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import SECRET, clean, put_trusted
 from tests.cli.screens import on_screen
@@ -16,6 +16,8 @@ from tests.cli.screens import on_screen
 @pytest.fixture(autouse=True)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
+    # Servers that run on this machine are none of it.
+    monkeypatch.setattr(providers, "found_at", lambda addresses: {})
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     put_trusted(
         Path(),

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.cli.route import as_text
 from dragoman.cli.terminal import Screen
-from dragoman.config.keys import hash_text
+from dragoman.config.settings import Line, Settings
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROVIDER_KEY, Reply, whole
+from tests.cli.screens import piped
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROVIDER_KEY,
+    Received,
+    Reply,
+    running,
+    settings_for,
+    whole,
+)
 from tests.gateway.says import question, tells
-from tests.server.process import PATIENCE, clean_environment, serving
 
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
-LINES = '"two" = ["chat/m", "messages/m"]\n'
 FILE = """
 [server]
 port = {port}
@@ -41,17 +50,13 @@ auth = "none"
 
 def asked(place: Path, *words: str, key: str = "", said: str = "") -> tuple[int, str, str]:
     """Run the command: exit status and what was said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", "route", *words],
-        cwd=place,
-        env={**clean_environment(place), "DRAGOMAN_KEY": key},
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+    return piped(["route", *words], place, {"DRAGOMAN_KEY": key}, stdin=said.encode())
+
+
+def settings_with(*keys: str) -> Callable[[int], Settings]:
+    """Settings of a gateway with the line `two`."""
+    line = Line(pattern="two", targets=("chat/m", "messages/m"))
+    return lambda port: replace(settings_for(port, keys=keys), routes=(line,))
 
 
 @pytest.fixture
@@ -64,36 +69,36 @@ def config(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_gateway_that_runs_is_asked_and_no_provider() -> None:
-    calls = []
-    with serving(lambda received: calls.append(received) or tells(CHAT), LINES) as house:  # type: ignore[func-returns-value]
-        where = f"http://127.0.0.1:{house.port}"
-        status, out, err = asked(house.directory, "two", "--gateway", where)
+def test_the_gateway_that_runs_is_asked_and_no_provider(tmp_path: Path) -> None:
+    with running((), settings_with()) as house:
+        status, out, err = asked(tmp_path, "two", "--gateway", house.url)
         assert (status, err) == (0, "")
         lines = out.splitlines()
         assert lines[0] == "two -> chat/m (fallback): it is the first of the line"
-        assert lines[2] == f"asked of the gateway at {where}"
+        assert lines[2] == f"asked of the gateway at {house.url}"
         assert lines[4].split()[:3] == ["TARGET", "PRICE", "FIRST"]
         assert [line.split()[:2] for line in lines[5:]] == [["1", "chat/m"], ["2", "messages/m"]]
         body = json.dumps({"model": "any", "input": "Hello."})
-        status, out, err = asked(house.directory, "two", "-", "--json", "--gateway", where, said=body)
+        status, out, err = asked(tmp_path, "two", "-", "--json", "--gateway", house.url, said=body)
         assert (status, err) == (0, "")
         told = json.loads(out)
         assert (told["model"], told["client"], told["measured"]) == ("two", "openai-responses", True)
-        assert not calls and PROVIDER_KEY not in out
+        assert not house.provider.received and PROVIDER_KEY not in out
 
 
-def test_what_the_gateway_has_measured_is_shown() -> None:
-    with serving(lambda received: tells(CHAT) if received.json()["model"] == "m" else broken(), LINES) as house:
-        where = f"http://127.0.0.1:{house.port}"
+def test_what_the_gateway_has_measured_is_shown(tmp_path: Path) -> None:
+    def answers(received: Received) -> Reply:
+        return tells(CHAT) if received.json()["model"] == "m" else broken()
+
+    with running(answers, settings_with()) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/m"}).status == 200
         assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/gone"}).status == 500
         for model, standing in (("chat/m", "good"), ("chat/gone", "suspect for ")):
-            status, out, err = asked(house.directory, model, "--gateway", where)
+            status, out, err = asked(tmp_path, model, "--gateway", house.url)
             assert (status, err) == (0, "")
             shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
             assert shown["STANDING"].startswith(standing)
-        status, out, err = asked(house.directory, "chat/m", "--gateway", where)
+        status, out, err = asked(tmp_path, "chat/m", "--gateway", house.url)
         shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
         assert shown["FIRST"].endswith(" s") and shown["AGE"].endswith(" s")
         assert shown["SUCCEED"] == "100%"
@@ -103,15 +108,13 @@ def broken() -> Reply:
     return whole({"error": {"message": "broken"}}, 500)
 
 
-def test_a_gateway_with_keys_is_asked_with_one() -> None:
-    more = LINES + f'[keys.me]\nhash = "{hash_text(KEY)}"\n'
-    with serving(lambda received: tells(CHAT), more) as house:
-        where = f"http://127.0.0.1:{house.port}"
-        status, out, err = asked(house.directory, "two", "--gateway", where)
+def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
+    with running((), settings_with(KEY)) as house:
+        status, out, err = asked(tmp_path, "two", "--gateway", house.url)
         assert (status, out) == (1, "")
         assert "a gateway key is required" in err
-        assert asked(house.directory, "two", "--gateway", where, key=KEY)[0] == 0
-        status, _, err = asked(house.directory, "nobody/x", "--gateway", where, key=KEY)
+        assert asked(tmp_path, "two", "--gateway", house.url, key=KEY)[0] == 0
+        status, _, err = asked(tmp_path, "nobody/x", "--gateway", house.url, key=KEY)
         assert status == 1 and "`nobody/x` is not known here" in err
 
 

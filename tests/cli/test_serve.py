@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -17,15 +16,18 @@ from dragoman.config.discovery import echo_provider
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Server, Settings
 from dragoman.gateway.access.protection import protection_of
+from dragoman.gateway.processes import port_holder
 from dragoman.providers.catalogue import catalogue
-from tests.cli.machine import clean, put_trusted
-from tests.gateway.harness import PROVIDER_KEY, whole
-from tests.server.process import serving
+from tests.cli.machine import clean, put_trusted, signals_restored
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
+    # Seconds that whoever has the port gets to say whether it is a gateway.
+    monkeypatch.setattr(port_holder, "_ANSWER_SECONDS", 0.1)
+    with signals_restored():
+        yield
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> list[str]:
@@ -158,13 +160,3 @@ def test_a_lifeline_is_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
             os.dup2(before, 0)
             os.close(before)
     assert "--lifeline: standard input is no pipe" in said
-
-
-def test_pitfall_633_the_log_begins_with_every_setting_that_is_not_default() -> None:
-    with serving(lambda received: whole({}), arguments=("--workers", "2")) as house:
-        assert house.process.log.wait("settings that are not default")
-        told = json.loads(house.process.log.all()[0])
-    assert told["server.workers"] == "2 (--workers)"
-    assert told["server.port"] == "0 (--port)"
-    assert told["providers.chat.base_url"].startswith("(") and ":" in told["providers.chat.base_url"]
-    assert PROVIDER_KEY not in str(told)

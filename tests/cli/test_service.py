@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dragoman.launching.gateway import greeting_of
 from tests.cli.machine import SECRET
-from tests.cli.screens import on_screen, piped
+from tests.cli.screens import Seen, on_screen, piped, process_on_screen
 from tests.cli.test_models import free_port
-from tests.server.process import PATIENCE, Process, clean_environment
+from tests.gateway.harness import running
+from tests.server.process import Process
 from tests.services.fake_init import FakeInit
 
 PROGRAMS = ["systemctl", "launchctl"]
@@ -72,6 +71,18 @@ def serving(place: Path, environment: dict[str, str] | None = None) -> Iterator[
 def service(init: FakeInit, *words: str, **shell: str) -> tuple[int, str, str]:
     """A command, in a shell with keys, where nobody can be asked."""
     return piped(["service", *words], init.home, {**SHELL, **init.environment, **shell})
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeInit]:
+    """A service that runs under systemd, for tests that leave it as it is."""
+    made = FakeInit(tmp_path_factory.mktemp("installed"), "systemctl")
+    try:
+        put(made, free_port())
+        assert service(made, "install", "--yes")[0] == 0
+        yield made
+    finally:
+        made.end()
 
 
 def unit_of(init: FakeInit) -> Path:
@@ -149,27 +160,20 @@ def test_pitfall_625_626_627_a_service_from_its_first_to_its_last_moment(init: F
     assert service(init, "uninstall", "--yes")[1] == "No service is installed, and nothing of one is left.\n"
 
 
-def test_pitfall_627_a_service_that_runs_is_ended_by_uninstall(init: FakeInit) -> None:
+def test_pitfall_621_627_nothing_is_done_that_nobody_agreed_to(init: FakeInit) -> None:
     put(init, free_port())
-    assert service(init, "install", "--yes")[0] == 0
-    assert init.pid
-    assert service(init, "uninstall", "--yes")[0] == 0
-    assert not init.pid
-    assert (init.place / "status").read_text() == "0"
-
-
-def test_pitfall_621_nothing_is_done_that_nobody_agreed_to(init: FakeInit) -> None:
-    put(init, free_port())
-    before = files(init)
     for action in ("install", "uninstall"):
-        if action == "uninstall":
-            assert service(init, "install", "--yes")[0] == 0
-            before = files(init)
+        before = files(init)
         status, out, err = service(init, action)
         assert status == 1 and "--yes" in err and str(unit_of(init)) in out
         status, out, err = service(init, action, "--dry-run")
         assert (status, err) == (0, "")
         assert files(init) == before
+        assert bool(init.pid) is (action == "uninstall")
+        assert service(init, action, "--yes")[0] == 0
+    # It ran, and was ended.
+    assert not init.pid
+    assert (init.place / "status").read_text() == "0"
 
 
 def test_the_dry_run_shows_the_unit(init: FakeInit) -> None:
@@ -186,7 +190,7 @@ def test_a_file_that_was_merely_found_is_refused(systemd: FakeInit) -> None:
     assert (status, out) == (1, "")
     assert err.startswith(f"dragoman: {file}: was merely found in the current directory") and "--config" in err
     # Named, it is somebody's decision.
-    status, out, _ = service(systemd, "install", "--yes", "--config", "dragoman.toml")
+    status, out, _ = service(systemd, "install", "--dry-run", "--config", "dragoman.toml")
     assert status == 0 and f"configured by {file}" in out
 
 
@@ -238,14 +242,16 @@ def test_a_command_that_fails_is_named_with_its_words(systemd: FakeInit) -> None
     assert files(systemd) == {".config/dragoman/dragoman.toml"}
 
 
-def test_nothing_is_removed_while_nobody_can_be_told(systemd: FakeInit) -> None:
-    put(systemd, free_port())
-    assert service(systemd, "install", "--yes")[0] == 0
-    before = files(systemd)
-    (systemd.place / "no-bus").touch()
-    status, _, err = service(systemd, "uninstall", "--yes")
+def test_nothing_is_removed_while_nobody_can_be_told(installed: FakeInit) -> None:
+    before = files(installed)
+    no_bus = installed.place / "no-bus"
+    no_bus.touch()
+    try:
+        status, _, err = service(installed, "uninstall", "--yes")
+    finally:
+        no_bus.unlink()
     assert status == 1 and "does not run for this user" in err
-    assert files(systemd) == before
+    assert files(installed) == before
 
 
 def test_a_service_may_have_no_configuration_and_a_dry_run_makes_no_folder(systemd: FakeInit) -> None:
@@ -256,15 +262,18 @@ def test_a_service_may_have_no_configuration_and_a_dry_run_makes_no_folder(syste
 
 
 def test_a_port_that_is_taken_is_told_before_anything_is_written(systemd: FakeInit) -> None:
-    with serving(systemd.home) as running:
-        port = running.listening()
-        put(systemd, port)
+    with running() as house:
+        put(systemd, house.port)
         status, _, err = service(systemd, "install", "--yes")
-        assert status == 1 and f"cannot listen on 127.0.0.1:{port}" in err and f"kill {running.pid}" in err
+        assert status == 1 and f"cannot listen on 127.0.0.1:{house.port}" in err and f"kill {os.getpid()}" in err
         assert not unit_of(systemd).exists()
 
 
-def test_a_service_that_does_not_answer_sends_its_user_to_the_log(systemd: FakeInit) -> None:
+def test_a_service_that_does_not_answer_sends_its_user_to_the_log(
+    systemd: FakeInit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An ended service is given up at once.
+    monkeypatch.setattr("dragoman.cli.service._GRACE", 0.0)
     put(systemd, free_port())
     # An installation that is gone, as the service sees it.
     environ = systemd.place / "environ"
@@ -274,22 +283,27 @@ def test_a_service_that_does_not_answer_sends_its_user_to_the_log(systemd: FakeI
     assert "journalctl --user --unit dragoman.service" in out
 
 
-def test_pitfall_625_what_the_service_has_not_is_named(systemd: FakeInit) -> None:
-    config = put(systemd, free_port())
-    assert service(systemd, "install", "--yes")[0] == 0
-    config.write_text(config.read_text() + '[keys.more]\nkey = "$MORE_KEY"\n')
-    status, out, _ = service(systemd, "status", OPENAI_API_KEY="sk-another-one", GROQ_API_KEY="gsk-0123456789")
-    assert status == 1
-    assert "the configuration names variables that the service has not: MORE_KEY" in out
-    assert "set in this shell, and not so for the service: OPENAI_API_KEY, GROQ_API_KEY" in out
-    status, out, _ = service(systemd, "status", "--json")
-    told = json.loads(out)
-    assert (told["running"], told["wrong"]) == (True, 1)
-    # A file that others can read is not believed, and not told from.
-    (config.parent / "service.env").chmod(0o644)
-    _, out, _ = service(systemd, "status")
-    assert "can be read or written by others" in out
-    assert not [secret for secret in SHELL.values() if secret in out]
+def test_pitfall_625_what_the_service_has_not_is_named(installed: FakeInit) -> None:
+    config = installed.home / ".config/dragoman/dragoman.toml"
+    env_file = config.parent / "service.env"
+    text = config.read_text()
+    config.write_text(f'{text}[keys.more]\nkey = "$MORE_KEY"\n')
+    try:
+        status, out, _ = service(installed, "status", OPENAI_API_KEY="sk-another-one", GROQ_API_KEY="gsk-0123456789")
+        assert status == 1
+        assert "the configuration names variables that the service has not: MORE_KEY" in out
+        assert "set in this shell, and not so for the service: OPENAI_API_KEY, GROQ_API_KEY" in out
+        status, out, _ = service(installed, "status", "--json")
+        told = json.loads(out)
+        assert (told["running"], told["wrong"]) == (True, 1)
+        # A file that others can read is not believed, and not told from.
+        env_file.chmod(0o644)
+        _, out, _ = service(installed, "status")
+        assert "can be read or written by others" in out
+        assert not [secret for secret in SHELL.values() if secret in out]
+    finally:
+        env_file.chmod(0o600)
+        config.write_text(text)
 
 
 def test_pitfall_625_serve_warns_of_a_service_beside_it(systemd: FakeInit) -> None:
@@ -322,34 +336,13 @@ def test_what_a_person_sees_fits(columns: int, systemd: FakeInit) -> None:
     assert "\x1b" not in seen.plain
 
 
-def test_a_person_is_asked_and_may_say_no(systemd: FakeInit) -> None:
+@pytest.mark.parametrize(("answer", "run"), [(b"n\n", on_screen), (b"y\n", process_on_screen)])
+def test_a_person_is_asked_and_may_say_no(answer: bytes, run: Callable[..., Seen], systemd: FakeInit) -> None:
     put(systemd, free_port())
     before = files(systemd)
-    for answer, status in (("n", 1), ("y", 0)):
-        assert _answered(systemd, answer) == status
-        assert (files(systemd) == before) is (answer == "n")
-
-
-def _answered(init: FakeInit, answer: str) -> int:
-    """The status of `install`, whose question somebody at a terminal answers, having seen what it is about."""
-    ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "service", "install"],
-        cwd=init.home,
-        env={**clean_environment(init.home), **SHELL, **init.environment},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    with os.fdopen(ours, "r+b", buffering=0) as terminal:
-        while b"[y/N]" not in seen:
-            seen += terminal.read(1024)
-        assert str(unit_of(init)).encode() in seen
-        terminal.write(f"{answer}\n".encode())
-        # The end of a terminal is an error to those who read from it.
-        with suppress(OSError):
-            while terminal.read(1024):
-                pass
-    return process.wait(PATIENCE)
+    environ = {**SHELL, **systemd.environment}
+    seen = run(["service", "install"], systemd.home, environ=environ, stream="both", typed=answer)
+    assert str(unit_of(systemd)) in seen.plain.partition("[y/N]")[0]
+    assert seen.status == (1 if answer == b"n\n" else 0)
+    assert (files(systemd) == before) is (answer == b"n\n")
+    assert bool(systemd.pid) is (answer == b"y\n")

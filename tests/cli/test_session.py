@@ -9,8 +9,17 @@ import pytest
 
 from tests.accounts.invented import entry
 from tests.accounts.kept_sessions import filling
-from tests.cli.recorded_file import HOSTILE, MAIN, NEXT, config, now, recorded_file, timeless
-from tests.cli.screens import on_screen, piped
+from tests.cli.recorded_file import (
+    HOSTILE,
+    MAIN,
+    NEXT,
+    NOW,
+    config,
+    recorded_file,
+    records_on_screen,
+    records_piped,
+    timeless,
+)
 from tests.screen import fits
 
 
@@ -50,7 +59,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_pitfall_513_523_550_eighty_columns_show_the_tree(place: Path) -> None:
-    seen = on_screen(words(place, MAIN[:13]), place, columns=80)
+    seen = records_on_screen(words(place, MAIN[:13]), place, columns=80)
     assert seen.status == 0
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     text = seen.plain
@@ -66,7 +75,7 @@ def test_pitfall_513_523_550_eighty_columns_show_the_tree(place: Path) -> None:
 
 
 def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
-    seen = on_screen(words(place, MAIN), place, columns=140)
+    seen = records_on_screen(words(place, MAIN), place, columns=140)
     assert fits(seen.raw.replace("\r", "").splitlines(), 140)
     told = [" ".join(row) for row in rows(seen.plain)][-6:]
     assert told == [
@@ -80,19 +89,19 @@ def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
 
 
 def test_a_tree_is_drawn_with_what_a_terminal_can_show(place: Path) -> None:
-    seen = on_screen(words(place, MAIN), place, columns=140, environ={"LC_ALL": "C", "PYTHONUTF8": "0"})
+    seen = records_on_screen(words(place, MAIN), place, columns=140, environ={"LC_ALL": "C", "PYTHONUTF8": "0"})
     assert seen.plain.isascii()
     for piece in ("|- subagent Explore", "|  `- subagent", "`- utility x 3"):
         assert piece in seen.plain
 
 
 def test_all_threads_have_a_line_each_if_wanted(place: Path) -> None:
-    seen = on_screen(words(place, MAIN, "--all"), place, columns=140)
+    seen = records_on_screen(words(place, MAIN, "--all"), place, columns=140)
     assert seen.plain.count("utility") == 3
 
 
 def test_a_pipe_has_every_thread_with_everything(place: Path) -> None:
-    status, out, err = piped(words(place, NEXT), place)
+    status, out, err = records_piped(words(place, NEXT), place)
     assert (status, err) == (0, "")
     head, line = (timeless(line).split("\t") for line in out.splitlines())
     told = dict(zip(head, line, strict=True))
@@ -109,27 +118,27 @@ def test_a_pipe_has_every_thread_with_everything(place: Path) -> None:
 
 
 def test_what_a_session_goes_on_from_is_said(place: Path) -> None:
-    assert f"continues {MAIN}" in on_screen(words(place, NEXT), place, columns=80).plain
+    assert f"continues {MAIN}" in records_on_screen(words(place, NEXT), place, columns=80).plain
 
 
 def test_pitfall_551_561_every_view_comes_to_the_same(place: Path) -> None:
-    _, out, _ = piped(words(place, MAIN, "--json"), place)
+    _, out, _ = records_piped(words(place, MAIN, "--json"), place)
     told = json.loads(out)
     threads = told["threads"]
     total = told["total"]["cost_nano_usd"]
     assert sum(thread["own"]["cost_nano_usd"] for thread in threads) == total
     assert sum(thread["with_children"]["cost_nano_usd"] for thread in threads if not thread["depth"]) == total
-    _, out, _ = piped(["sessions", "--json", "--config", str(place / "gateway.toml")], place)
+    _, out, _ = records_piped(["sessions", "--json", "--config", str(place / "gateway.toml")], place)
     (line,) = (session for session in json.loads(out)["sessions"] if session["id"] == MAIN)
     assert {name: line[name] for name in told["total"]} == told["total"]
-    _, out, _ = piped(["logs", "--json", "--session", MAIN, "--config", str(place / "gateway.toml")], place)
+    _, out, _ = records_piped(["logs", "--json", "--session", MAIN, "--config", str(place / "gateway.toml")], place)
     exchanges = [json.loads(each) for each in out.splitlines()]
     assert sum(each["cost_nano_usd"] for each in exchanges) == total
     assert sum(each["input_tokens"] or 0 for each in exchanges) == told["total"]["input_tokens"]
 
 
 def test_pitfall_570_wall_and_model_time_are_two_figures(place: Path) -> None:
-    _, out, _ = piped(words(place, MAIN, "--json"), place)
+    _, out, _ = records_piped(words(place, MAIN, "--json"), place)
     told = json.loads(out)
     assert told["model_microseconds"] == 8 * 1_250_000
     assert told["wall_microseconds"] > 25 * 60_000_000
@@ -137,28 +146,28 @@ def test_pitfall_570_wall_and_model_time_are_two_figures(place: Path) -> None:
 
 def test_pitfall_523_a_circle_is_told_and_depth_has_no_end(tmp_path: Path) -> None:
     with filling(tmp_path / "state.db") as file:
-        file.session(1, "deep", started=now(), last=now())
+        file.session(1, "deep", started=NOW, last=NOW)
         for number in range(1, 31):
-            file.thread(number, 1, "subagent", parent=30 if number == 1 else number - 1, started=number, last=now())
-            file.exchanges([entry(number, time=now())], 1, number)
+            file.thread(number, 1, "subagent", parent=30 if number == 1 else number - 1, started=number, last=NOW)
+            file.exchanges([entry(number, time=NOW)], 1, number)
     config(tmp_path)
     for columns in (80, 140):
-        seen = on_screen(words(tmp_path, "deep"), tmp_path, columns=columns)
+        seen = records_on_screen(words(tmp_path, "deep"), tmp_path, columns=columns)
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
         assert "in a circle of parents, cut here" in seen.plain
         assert seen.plain.splitlines()[-1] == "The parents of 1 thread lead back to themselves; such circles are cut."
-    _, out, _ = piped(words(tmp_path, "deep", "--json"), tmp_path)
+    _, out, _ = records_piped(words(tmp_path, "deep", "--json"), tmp_path)
     told = json.loads(out)
     assert (told["circles"], [thread["depth"] for thread in told["threads"]]) == (1, list(range(30)))
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_names_of_strangers_move_no_cursor_and_pose_as_no_column(place: Path, columns: int) -> None:
-    seen = on_screen(words(place, "ses_"), place, columns=columns)
+    seen = records_on_screen(words(place, "ses_"), place, columns=columns)
     assert seen.status == 0
     assert fits(seen.raw.replace("\r", "").splitlines(), columns)
     assert HOSTILE[:8] not in seen.raw
-    status, out, _ = piped(words(place, "ses_", "--json"), place)
+    status, out, _ = records_piped(words(place, "ses_", "--json"), place)
     assert (status, json.loads(out)["id"]) == (0, HOSTILE)
     assert out.strip().isprintable()
 
@@ -173,5 +182,5 @@ def test_names_of_strangers_move_no_cursor_and_pose_as_no_column(place: Path, co
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(place: Path, said: list[str], problem: str) -> None:
-    status, out, err = piped(words(place, *said), place)
+    status, out, err = records_piped(words(place, *said), place)
     assert (status, out, err) == (1, "", f"dragoman: {problem}\n")

@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.accounts.kept_sessions import filling
-from tests.cli.recorded_file import HOSTILE, MAIN, NEXT, config, now, recorded_file, timeless
-from tests.cli.screens import on_screen, piped
+from tests.cli.recorded_file import (
+    HOSTILE,
+    MAIN,
+    NEXT,
+    NOW,
+    config,
+    recorded_file,
+    records_on_screen,
+    records_piped,
+    timeless,
+)
 from tests.screen import fits
 
 
@@ -35,7 +44,7 @@ NARROW = [
 
 
 def test_pitfall_511_550_eighty_columns_show_root_sessions_with_all_their_money(place: Path) -> None:
-    seen = on_screen(words(place), place, columns=80)
+    seen = records_on_screen(words(place), place, columns=80)
     assert seen.status == 0
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
@@ -45,7 +54,7 @@ def test_pitfall_511_550_eighty_columns_show_root_sessions_with_all_their_money(
 
 
 def test_a_wide_terminal_has_a_column_for_everything(place: Path) -> None:
-    seen = on_screen(words(place, "--key", "alice"), place, columns=140, environ={"NO_COLOR": "1"})
+    seen = records_on_screen(words(place, "--key", "alice"), place, columns=140, environ={"NO_COLOR": "1"})
     assert not seen.coloured
     assert fits(seen.plain.splitlines(), 140)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
@@ -54,7 +63,7 @@ def test_a_wide_terminal_has_a_column_for_everything(place: Path) -> None:
 
 
 def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:
-    status, out, err = piped(words(place, "--key", "bob"), place)
+    status, out, err = records_piped(words(place, "--key", "bob"), place)
     assert (status, err) == (0, "")
     head, line = (timeless(line).split("\t") for line in out.splitlines())
     assert dict(zip(head, line, strict=True)) == {
@@ -77,17 +86,17 @@ def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:
 def test_a_pipe_has_the_whole_of_a_long_name(tmp_path: Path) -> None:
     long = "long" * 32
     with filling(tmp_path / "state.db") as file:
-        file.session(1, long, started=now(), last=now())
-        file.thread(1, 1, name=long, started=now(), last=now())
+        file.session(1, long, started=NOW, last=NOW)
+        file.thread(1, 1, name=long, started=NOW, last=NOW)
     config(tmp_path)
-    _, out, _ = piped(words(tmp_path, "--all"), tmp_path)
+    _, out, _ = records_piped(words(tmp_path, "--all"), tmp_path)
     session, thread = (line.split("\t")[0] for line in out.splitlines()[1:3])
     assert (session, thread) == (long, f"  main {long}")
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_one_switch_shows_the_threads_of_each(place: Path, columns: int) -> None:
-    seen = on_screen(words(place, "--all"), place, columns=columns)
+    seen = records_on_screen(words(place, "--all"), place, columns=columns)
     assert fits(seen.raw.replace("\r", "").splitlines(), columns)
     text = seen.plain
     assert text.count("utility") == 3
@@ -96,7 +105,7 @@ def test_one_switch_shows_the_threads_of_each(place: Path, columns: int) -> None
 
 
 def test_programs_get_one_object(place: Path) -> None:
-    status, out, _ = piped(words(place, "--json", "--since", "2d"), place)
+    status, out, _ = records_piped(words(place, "--json", "--since", "2d"), place)
     told = json.loads(out)
     assert status == 0
     assert sorted(told) == ["more", "no_session", "sessions", "since", "until"]
@@ -107,7 +116,7 @@ def test_programs_get_one_object(place: Path) -> None:
     assert told["sessions"][1]["origin"] == MAIN
     assert told["no_session"]["errors"] == 1
     assert told["more"] is False
-    _, out, _ = piped(words(place, "--json", "--all", "-n", "1"), place)
+    _, out, _ = records_piped(words(place, "--json", "--all", "-n", "1"), place)
     told = json.loads(out)
     assert (told["more"], len(told["sessions"]), len(told["sessions"][0]["tree"])) == (True, 1, 1)
 
@@ -115,31 +124,31 @@ def test_programs_get_one_object(place: Path) -> None:
 @pytest.mark.parametrize("columns", [80, 140])
 def test_names_of_strangers_move_no_cursor_and_pose_as_no_column(place: Path, columns: int) -> None:
     for more in ([], ["--all"]):
-        seen = on_screen(words(place, *more), place, columns=columns)
+        seen = records_on_screen(words(place, *more), place, columns=columns)
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
         assert "\x1b[2J" not in seen.raw
-    status, out, _ = piped(words(place, "--json"), place)
+    status, out, _ = records_piped(words(place, "--json"), place)
     assert status == 0
     assert out.strip().isprintable()
 
 
 def test_letters_that_a_terminal_cannot_show_are_spelled_out(place: Path) -> None:
-    seen = on_screen(words(place), place, columns=80, environ={"LC_ALL": "C", "PYTHONUTF8": "0"})
+    seen = records_on_screen(words(place), place, columns=80, environ={"LC_ALL": "C", "PYTHONUTF8": "0"})
     assert ">= $0.079" in seen.plain
     assert seen.plain.isascii()
 
 
 def test_more_than_are_shown_is_said(place: Path) -> None:
-    seen = on_screen(words(place, "-n", "1"), place, columns=80)
+    seen = records_on_screen(words(place, "-n", "1"), place, columns=80)
     assert seen.plain.splitlines()[-1] == "There are more; -n 2 shows as many again."
-    status, _, err = piped(words(place, "-n", "0"), place)
+    status, _, err = records_piped(words(place, "-n", "0"), place)
     assert (status, err) == (2, "dragoman: -n: 0 is no number of sessions\n")
 
 
 def test_where_there_is_none_it_is_said_how_to_look_further(tmp_path: Path) -> None:
     with filling(tmp_path / "state.db") as file:
-        file.session(1, "old", started=0, last=now() - 3 * 86_400_000_000)
+        file.session(1, "old", started=0, last=NOW - 3 * 86_400_000_000)
     config(tmp_path)
-    seen = on_screen(words(tmp_path), tmp_path, columns=80)
+    seen = records_on_screen(words(tmp_path), tmp_path, columns=80)
     assert timeless(seen.plain) == "No session since DAY HH:MM; --since 30d looks further back.\n"
-    assert "old" in on_screen(words(tmp_path, "--since", "30d"), tmp_path).plain
+    assert "old" in records_on_screen(words(tmp_path, "--since", "30d"), tmp_path).plain

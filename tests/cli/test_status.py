@@ -1,14 +1,9 @@
-"""`dragoman status` in front of a gateway that runs as a process of its own, and where none does."""
+"""`dragoman status` in front of a gateway that runs, and where none does."""
 
 from __future__ import annotations
 
 import json
-import re
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +11,9 @@ import pytest
 from dragoman import __version__
 from dragoman.cli.status import as_text
 from dragoman.cli.terminal import Screen
-from dragoman.config.keys import hash_text
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, whole
-from tests.gateway.says import question, tells
-from tests.server.process import PATIENCE, Served, clean_environment, serving
+from tests.cli.screens import piped
+from tests.gateway.harness import PROVIDER_KEY, running, settings_for
 
 SCREEN = Screen(terminal=True, width=140)
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -28,79 +21,59 @@ KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 def asked(place: Path, *words: str, key: str = "") -> tuple[int, str, str]:
     """Run the command: exit status and what was said."""
-    environment = {**clean_environment(place), "DRAGOMAN_KEY": key}
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", "status", *words],
-        cwd=place,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+    return piped(["status", *words], place, {"DRAGOMAN_KEY": key})
 
 
-def config_of(house: Served) -> str:
-    """A configuration that says where a gateway is that took a free port."""
-    file = house.directory / "where.toml"
-    file.write_text(house.file.read_text() + f"\n[server]\nport = {house.port}\n")
+def put(place: Path, port: int) -> str:
+    """A configuration that says where a gateway is."""
+    file = place / "mine.toml"
+    file.write_text(f"[server]\nport = {port}\ndiscover = false\n")
     file.chmod(0o600)
     return str(file)
 
 
-def test_the_gateway_that_the_configuration_describes_is_found_and_shown() -> None:
-    with serving(lambda received: tells(CHAT), arguments=("--workers", "2")) as house:
-        status, out, err = asked(house.directory, "--config", config_of(house))
+def test_the_gateway_that_the_configuration_describes_is_found_and_shown(tmp_path: Path) -> None:
+    with running() as house:
+        status, out, err = asked(tmp_path, "--config", put(tmp_path, house.port))
         assert (status, err) == (0, "")
         lines = out.splitlines()
-        address = f"http://127.0.0.1:{house.port}"
-        assert lines[0] == f"dragoman {__version__} at {address}: 2 workers, 0 requests under way"
+        assert lines[0] == f"dragoman {__version__} at {house.url}: 1 worker, 0 requests under way"
         assert lines[2].split() == ["PROVIDER", "KEYS", "CALLS", "MOST", "WAITING"]
         assert ["chat", "1", "0", "any", "0"] in [line.split() for line in lines]
         assert lines[-1] == "Nothing is known against any target."
-        status, out, err = asked(house.directory, "--json", "--gateway", address)
+        status, out, err = asked(tmp_path, "--json", "--gateway", house.url)
         assert (status, err) == (0, "")
         told = json.loads(out)
         assert [row["keys"] for row in told["providers"] if row["name"] == "chat"] == [1]
         assert PROVIDER_KEY not in out
 
 
-def test_a_gateway_with_keys_is_asked_with_one() -> None:
-    more = f'[keys.me]\nhash = "{hash_text(KEY)}"\n'
-    with serving(lambda received: tells(CHAT), more) as house:
-        where = f"http://127.0.0.1:{house.port}"
-        status, out, err = asked(house.directory, "--gateway", where)
+def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
+    with running((), lambda port: settings_for(port, keys=[KEY])) as house:
+        status, out, err = asked(tmp_path, "--gateway", house.url)
         assert (status, out) == (1, "")
         assert "a gateway key is required" in err
-        status, out, err = asked(house.directory, "--gateway", where, key=KEY)
+        status, out, err = asked(tmp_path, "--gateway", house.url, key=KEY)
         assert (status, err) == (0, "")
         assert "1 worker, 0 requests under way" in out
-        file = house.directory / "key"
+        file = tmp_path / "key"
         file.write_text(KEY + "\n")
-        assert asked(house.directory, "--gateway", where, "--key-file", str(file))[0] == 0
+        assert asked(tmp_path, "--gateway", house.url, "--key-file", str(file))[0] == 0
 
 
 @pytest.mark.parametrize("named", [False, True])
 def test_it_says_plainly_that_none_is_running(named: bool, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    file = tmp_path / "mine.toml"
-    file.write_text(f"[server]\nport = {port}\ndiscover = false\n")
-    file.chmod(0o600)
     where = f"http://127.0.0.1:{port}"
-    status, out, err = asked(tmp_path, *(("--gateway", where) if named else ("--config", str(file))))
+    status, out, err = asked(tmp_path, *(("--gateway", where) if named else ("--config", put(tmp_path, port))))
     assert (status, out) == (1, "")
     assert f"no gateway is running at {where}" in err
     assert ("`dragoman serve`" in err) is not named
 
 
 def test_a_port_that_nobody_knows_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text("[server]\nport = 0\ndiscover = false\n")
-    file.chmod(0o600)
-    status, _, err = asked(tmp_path, "--config", str(file))
+    status, _, err = asked(tmp_path, "--config", put(tmp_path, 0))
     assert status == 1
     assert "--gateway URL" in err
 
@@ -185,42 +158,3 @@ def test_who_is_checked_is_shown_with_what_was_found() -> None:
         "now       every 1.5 s while a target rests: alive 0 s ago",
     ]
     assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]}, SCREEN)
-
-
-def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
-    def failing(received: Received) -> Reply:
-        return whole({"error": {"message": "broken"}}, 500)
-
-    with serving(failing, arguments=("--workers", "2")) as house:
-        where = f"http://127.0.0.1:{house.port}"
-        # Each worker counts by itself, so that one of them has seen enough.
-        for _ in range(9):
-            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
-        agreed(house, "resting")
-        _, out, _ = asked(house.directory, "--gateway", where)
-        line = next(line for line in out.splitlines() if line.startswith("chat/served"))
-        assert re.search(r"resting for another [0-9.]+ s, .*no_answer [0-9.]+ s ago", line), line
-        status, out, err = asked(house.directory, "--gateway", where, "--clear", "chat/served")
-        assert (status, err) == (0, "")
-        assert out == "chat/served is good again: it was resting, and 0 keys rested\n"
-        # The other worker is told, too.
-        agreed(house, "good")
-        status, out, err = asked(house.directory, "--gateway", where, "--clear", "chat/served", "--json")
-        assert json.loads(out) == {"target": "chat/served", "standing": "good", "keys": 0}
-        assert asked(house.directory, "--gateway", where, "--clear", "chat/served")[1].startswith("nothing was held")
-        status, out, err = asked(house.directory, "--gateway", where, "--clear", "nobody/served")
-        assert (status, out) == (1, "")
-        assert "does not clear the target: there is no such target" in err
-
-
-def agreed(house: Served, standing: str) -> None:
-    """Wait until whoever is asked thinks so of the target; enough are asked for both workers to be among them."""
-    deadline = time.monotonic() + PATIENCE
-    while {tuple(row.get("standing") for row in told["targets"]) for told in statuses(house)} != {(standing,)}:
-        assert time.monotonic() < deadline, list(statuses(house))
-
-
-def statuses(house: Served) -> Iterator[dict[str, list[JsonObject]]]:
-    """What those say who happen to be asked."""
-    for _ in range(20):
-        yield json.loads(house.get("/status").body)

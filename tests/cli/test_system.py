@@ -6,10 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+from msgspec import Struct
 
 from dragoman.cli import COMMANDS
+from tests.cli.screens import piped
 from tests.server.process import PATIENCE, ROOT, clean_environment
 
 # What the standard library itself needs is loaded before the system changes under it.
@@ -43,7 +46,26 @@ for module, names in ABSENT.items():
 shutil.which = lambda name, **_: os.path.abspath(name)
 sys.platform = "win32"
 from dragoman.cli import main
-sys.exit(main(sys.argv[1:]))
+import json
+
+def call(words):
+    # Status, standard output and standard error of one command.
+    saved = [os.dup(1), os.dup(2)]
+    files = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]
+    for target, file in zip((1, 2), files):
+        os.dup2(file.fileno(), target)
+    try:
+        status = main(words)
+    except SystemExit as ended:
+        status = ended.code
+    for target, descriptor in zip((1, 2), saved):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    for file in files:
+        file.seek(0)
+    return [status, *(file.read().decode() for file in files)]
+
+json.dump([call(words) for words in json.load(sys.stdin)], sys.stdout)
 """
 USE_WSL = (
     "dragoman: a gateway does not run on Windows itself: use WSL, where it runs as on Linux "
@@ -51,17 +73,33 @@ USE_WSL = (
 )
 
 
-def on_windows(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What a command says and how it ends."""
-    return subprocess.run(
-        [sys.executable, "-c", WINDOWS, *words],
+Words: TypeAlias = tuple[str, ...]
+
+
+class Ended(Struct, frozen=True):
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def on_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[Words, Ended]:
+    """What all commands wrote and how they ended, one after the other in one process."""
+    folder = tmp_path_factory.mktemp("windows")
+    commands = (*SERVING, *OTHERS)
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOWS],
         cwd=folder,
         env=clean_environment(folder),
-        capture_output=True,
+        input=json.dumps(commands),
+        stdout=subprocess.PIPE,
         text=True,
         timeout=PATIENCE,
-        check=False,
+        check=True,
     )
+    return dict(zip(commands, (Ended(*ended) for ended in json.loads(done.stdout)), strict=True))
 
 
 # Every command that serves, or has somebody serve.
@@ -86,31 +124,22 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("words", SERVING, ids=" ".join)
-def test_whoever_would_serve_says_in_one_sentence_to_use_wsl(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = on_windows(tmp_path, *words)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", USE_WSL)
+def test_whoever_would_serve_says_in_one_sentence_to_use_wsl(on_windows: dict[Words, Ended], words: Words) -> None:
+    assert on_windows[words] == Ended(1, "", USE_WSL)
 
 
 @pytest.mark.parametrize("words", OTHERS, ids=lambda words: " ".join(words[:3]).replace(str(ROOT), ""))
-def test_the_other_commands_work_there(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = on_windows(tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout
+def test_the_other_commands_work_there(on_windows: dict[Words, Ended], words: Words) -> None:
+    done = on_windows[words]
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err
+    assert done.out
 
 
-def test_what_is_translated_there_is_what_is_translated_here(tmp_path: Path) -> None:
+def test_what_is_translated_there_is_what_is_translated_here(on_windows: dict[Words, Ended], tmp_path: Path) -> None:
     words = ("translate", "--to", "anthropic-messages", CHAT_REQUEST)
-    here = subprocess.run(
-        [sys.executable, "-m", "dragoman", *words],
-        cwd=tmp_path,
-        env=clean_environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    assert json.loads(on_windows(tmp_path, *words).stdout) == json.loads(here.stdout)
+    _, out, _ = piped(words, tmp_path)
+    assert json.loads(on_windows[words].out) == json.loads(out)
 
 
 def test_no_command_is_forgotten() -> None:

@@ -1,16 +1,8 @@
-"""`dragoman top`: what goes on now, drawn anew each second where somebody looks."""
+"""`dragoman top`: what goes on now."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -20,10 +12,18 @@ from dragoman.accounts.folder import folder_of
 from dragoman.accounts.journal import Journal
 from dragoman.sessions.facts import Facts
 from tests.accounts.invented import entry
-from tests.cli.recorded_file import HOSTILE, MAIN, config, now, recorded_file, talk, timeless
-from tests.cli.screens import on_screen, piped
+from tests.cli.recorded_file import (
+    HOSTILE,
+    MAIN,
+    NOW,
+    config,
+    recorded_file,
+    records_on_screen,
+    records_piped,
+    talk,
+    timeless,
+)
 from tests.screen import fits
-from tests.server.process import PATIENCE, clean_environment
 
 
 def words(place: Path, *said: str) -> list[str]:
@@ -34,10 +34,10 @@ def words(place: Path, *said: str) -> list[str]:
 def test_one_page_shows_what_is_open_and_what_the_last_minute_came_to(tmp_path: Path, columns: int) -> None:
     recorded_file(tmp_path)
     journal = Journal(folder_of(str(tmp_path / "state.db")))
-    begun = replace(entry(40, time=now()), outcome="open", facts=Facts(session=MAIN), tokens=None, money=None)
+    begun = replace(entry(40, time=NOW), outcome="open", facts=Facts(session=MAIN), tokens=None, money=None)
     journal.open(begun)
-    journal.open(replace(begun, id="req_41", time=now() - 180_000_000, facts=Facts(), client="curl"))
-    seen = on_screen(words(tmp_path, "--once"), tmp_path, columns=columns)
+    journal.open(replace(begun, id="req_41", time=NOW - 180_000_000, facts=Facts(), client="curl"))
+    seen = records_on_screen(words(tmp_path, "--once"), tmp_path, columns=columns)
     journal.close()
     assert seen.status == 0
     assert fits(seen.raw.replace("\r", "").splitlines(), columns)
@@ -56,7 +56,7 @@ def test_one_page_shows_what_is_open_and_what_the_last_minute_came_to(tmp_path: 
 
 def test_models_are_told_if_wanted(tmp_path: Path) -> None:
     recorded_file(tmp_path)
-    seen = on_screen(words(tmp_path, "--once", "--by", "model"), tmp_path, columns=80)
+    seen = records_on_screen(words(tmp_path, "--once", "--by", "model"), tmp_path, columns=80)
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     told = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
     assert told[2] == "ASKED TARGET STATE OPEN TURNS TOKENS MONEY ERRORS"
@@ -67,7 +67,7 @@ def test_models_are_told_if_wanted(tmp_path: Path) -> None:
 
 def test_programs_get_one_object(tmp_path: Path) -> None:
     recorded_file(tmp_path)
-    status, out, _ = piped(words(tmp_path, "--json"), tmp_path)
+    status, out, _ = records_piped(words(tmp_path, "--json"), tmp_path)
     told = json.loads(out)
     assert (status, told["open"], told["seconds"], told["total"]["requests"]) == (0, 0, 60, 3)
     assert {row["state"] for row in told["rows"]} == {"waiting", "tools", "failed"}
@@ -77,12 +77,12 @@ def test_programs_get_one_object(tmp_path: Path) -> None:
 
 def test_where_there_is_no_terminal_it_is_one_page(tmp_path: Path) -> None:
     config(tmp_path)
-    status, out, err = piped(words(tmp_path), tmp_path)
+    status, out, err = records_piped(words(tmp_path), tmp_path)
     assert (status, err) == (0, "")
     assert timeless(out) == (
         "HH:MM  0 open; in the last minute 0 turns, 0 tokens, $0.00, 0 errors\n\nNothing went on in the last minute.\n"
     )
-    seen = on_screen(words(tmp_path), tmp_path, environ={"TERM": "dumb"})
+    seen = records_on_screen(words(tmp_path), tmp_path, environ={"TERM": "dumb"})
     assert "\x1b" not in seen.raw
 
 
@@ -92,49 +92,7 @@ def test_a_pipe_has_the_whole_of_long_names(tmp_path: Path) -> None:
     journal = Journal(folder_of(str(tmp_path / "state.db")))
     journal.settle(replace(talk(1, 0), facts=Facts(session=long), asked=long, model=long))
     journal.close()
-    _, out, _ = piped(words(tmp_path), tmp_path)
+    _, out, _ = records_piped(words(tmp_path), tmp_path)
     assert out.splitlines()[3].split("\t")[:3:2] == [long, f"anthropic/{long}"]
-    _, out, _ = piped(words(tmp_path, "--by", "model"), tmp_path)
+    _, out, _ = records_piped(words(tmp_path, "--by", "model"), tmp_path)
     assert out.splitlines()[3].split("\t")[:2] == [long, f"anthropic/{long}"]
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_terminal_is_drawn_anew_and_left_as_it_was(tmp_path: Path, number: signal.Signals, status: int) -> None:
-    config(tmp_path)
-    journal = Journal(folder_of(str(tmp_path / "state.db")))
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 100))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", *words(tmp_path, "--color", "never")],
-        cwd=tmp_path,
-        env={**clean_environment(tmp_path), "TERM": "xterm", "PYTHONUTF8": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    raw = b""
-    until = time.monotonic() + PATIENCE
-
-    def see(what: bytes) -> None:
-        nonlocal raw
-        while what not in raw:
-            ready, _, _ = select.select([ours], [], [], max(until - time.monotonic(), 0))
-            assert ready, raw
-            raw += os.read(ours, 65536)
-
-    try:
-        see(b"Nothing went on")
-        journal.settle(talk(1, 0))
-        see(b"1 turn, 12.7k tokens")
-        process.send_signal(number)
-        see(b"\x1b[?25h\x1b[?1049l")
-        assert process.wait(PATIENCE) == status
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        os.close(ours)
-        journal.close()
-    assert raw.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H")
-    assert b"Traceback" not in raw

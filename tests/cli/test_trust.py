@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import os
-import pty
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli import main
-from tests.cli.machine import SECRET, clean
-from tests.cli.screens import piped
-from tests.server.process import clean_environment
+from tests.cli.machine import SECRET, clean, signals_restored
+from tests.cli.screens import on_screen, piped
 
 QUESTION = "Trust it? [y/N] "
-PATIENCE = 60.0
 ADDRESS = "http://127.0.0.1:9/v1"
 FILE = f'[providers.openai]\nbase_url = "{ADDRESS}"\napi_key = "none"\nheaders = {{ x-token = "$GITHUB_TOKEN" }}\n'
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
     monkeypatch.setenv("GITHUB_TOKEN", SECRET)
     Path("dragoman.toml").write_text(FILE)
+    with signals_restored():
+        yield
 
 
 def said(capfd: pytest.CaptureFixture[str], status: int, *arguments: str) -> str:
@@ -135,37 +132,8 @@ def test_a_file_of_another_user_is_told_as_such(capfd: pytest.CaptureFixture[str
 
 def on_a_terminal(folder: Path, answer: bytes, *words: str) -> tuple[int, str, str]:
     """A command whose input and messages are a terminal: its status, its output, and what was seen there."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", *words],
-        cwd=folder,
-        env={**clean_environment(folder), "GITHUB_TOKEN": SECRET},
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    try:
-        while piece := _read(ours):
-            seen += piece
-            if QUESTION.encode() in seen and answer:
-                os.write(ours, answer)
-                answer = b""
-        out, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    return process.returncode, out.decode(), seen.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        # The end of a terminal is an error to those who read from it.
-        return b""
+    seen = on_screen(words, folder, environ={"GITHUB_TOKEN": SECRET}, stream="stderr", typed=answer)
+    return seen.status, seen.other, seen.raw
 
 
 @pytest.mark.parametrize("answer", [b"y\n", b"Yes\n"])
@@ -181,8 +149,8 @@ def test_item_3_on_a_terminal_one_is_asked_once(tmp_path: Path, answer: bytes) -
     assert (status, QUESTION in seen) == (0, False)
 
 
-# Ctrl-D ends the input, Ctrl-C is for whoever has the terminal; here nobody does, and it is a character like any other.
-@pytest.mark.parametrize("answer", [b"n\n", b"\n", b"yes please\n", b"\x04"])
+# The last one is the end of the input.
+@pytest.mark.parametrize("answer", [b"n\n", b"\n", b"yes please\n", b""])
 def test_item_3_whatever_is_no_yes_is_no(tmp_path: Path, answer: bytes) -> None:
     status, out, seen = on_a_terminal(tmp_path, answer, "check")
     assert (status, out) == (1, "")

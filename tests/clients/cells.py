@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pytest
 from msgspec import Struct
 
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
@@ -28,6 +29,13 @@ SCENARIOS = (
     "429 first",
     "empty answer",
 )
+
+
+def one_by_day(chosen: str) -> pytest.MarkDecorator:
+    """A test that starts a slow program for each protocol: on one by day, on the others in `make nightly`."""
+    marks = [() if protocol == chosen else pytest.mark.nightly for protocol in PROTOCOLS]
+    cases = [pytest.param(protocol, marks=mark) for protocol, mark in zip(PROTOCOLS, marks, strict=True)]
+    return pytest.mark.parametrize("protocol", cases)
 
 
 class Client(Struct, frozen=True, kw_only=True):

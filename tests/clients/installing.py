@@ -1,17 +1,19 @@
-"""The real clients, installed at their pinned versions into `.clients/`.
+"""The real clients, installed at their pinned versions into `$XDG_CACHE_HOME/dragoman/clients/<digest of the pins>`.
 
     python -m tests.clients.installing            all of them
     python -m tests.clients.installing npm aider   some
     python -m tests.clients.installing --lock      write the lock file of the npm packages anew
 
-What is there already is left alone: a stamp holds the digest of the pins that it was made from. Node comes from the npm
-registry, too, because several clients need a newer one than machines have, and npm silently installs old versions of
-them on an old Node. Hence npm itself is run by the new one.
+All clones of a user share one install for the same pins: 2.5 GB and a minute and a half. An install is verified before
+use: its stamp, and the versions that it holds; if they are not those of the pins, it is made again. A lock keeps two
+clones from installing at once. Node comes from the npm registry, too, because several clients need a newer one than
+machines have, and npm silently installs old versions of them on an old Node. Hence npm itself is run by the new one.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -26,9 +28,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
-PLACE = ROOT / ".clients"
 PINS = ROOT / "requirements/clients"
+# Each with its file; what they have in common comes first.
+PINNED_BY: Mapping[str, tuple[str, ...]] = {
+    "node": ("package.json",),
+    "npm": ("package.json", "package-lock.json", ".npmrc"),
+    "python": ("python.txt",),
+    "instructor": ("instructor.txt",),
+    "aider": ("aider.txt",),
+}
 
+
+def _digest(*pins: str) -> str:
+    """A digest of pins, and of what a build depends on besides."""
+    digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {sys.version_info[:2]}".encode())
+    for pin in pins:
+        digest.update((PINS / pin).read_bytes())
+    return digest.hexdigest()
+
+
+def _cache() -> Path:
+    """The directory for what can be made again, by the XDG base directory specification."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(named) if Path(named).is_absolute() else Path.home() / ".cache"
+
+
+PLACE = _cache() / "dragoman/clients" / _digest(*dict.fromkeys(pin for pins in PINNED_BY.values() for pin in pins))[:16]
 NODE = PLACE / "node/bin/node"
 PACKAGES = PLACE / "npm/node_modules"
 
@@ -46,9 +71,9 @@ class InstallingError(Exception):
 
 
 def installed(name: str) -> bool:
-    """Whether a client is there as it is pinned now."""
+    """Whether a client was installed to its end from today's pins, and holds their versions."""
     stamp = _stamp(name)
-    return stamp.exists() and stamp.read_text() == _digest(name)
+    return stamp.exists() and stamp.read_text() == _digest(*PINNED_BY[name]) and _holds_pins(name)
 
 
 def install(name: str) -> None:
@@ -60,18 +85,28 @@ def install(name: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     INSTALLERS[name](place)
-    _stamp(name).write_text(_digest(name))
+    _stamp(name).write_text(_digest(*PINNED_BY[name]))
 
 
 def _stamp(name: str) -> Path:
     return PLACE / name / ".installed"
 
 
-def _digest(name: str) -> str:
-    digest = hashlib.sha256()
-    for pin in PINNED_BY[name]:
-        digest.update((PINS / pin).read_bytes())
-    return digest.hexdigest()
+def _holds_pins(name: str) -> bool:
+    """Whether an install has the pinned versions, read from its own files: nothing is started."""
+    if name == "node":
+        return NODE.exists()
+    if name == "npm":
+        return _npm_versions(PLACE / name) == _manifest()["dependencies"]
+    pinned = re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)$", (PINS / f"{name}.txt").read_text(), re.MULTILINE)
+    found = {path.name.removesuffix(".dist-info") for path in (PLACE / name).glob("lib/python*/site-packages/*-info")}
+    return {_normalized(package, version) for package, version in pinned} <= {
+        _normalized(*folder.rsplit("-", 1)) for folder in found
+    }
+
+
+def _normalized(package: str, version: str) -> str:
+    return f"{re.sub(r'[-_.]+', '_', package).lower()}-{version}"
 
 
 def _run(words: Sequence[str | Path], place: Path, environment: Mapping[str, str] | None = None) -> str:
@@ -136,9 +171,13 @@ def _install_npm(place: Path) -> None:
     _run([_npm(), "install", "--ignore-scripts", "--no-audit", "--no-fund"], place, node_environment())
     for script in SETUPS:
         _run([NODE, script], place / "node_modules", node_environment())
-    found = {name: _package_version(place, name) for name in _manifest()["dependencies"]}
+    found = _npm_versions(place)
     if found != _manifest()["dependencies"]:
         raise InstallingError(f"npm installed other versions than are pinned: {found}")
+
+
+def _npm_versions(place: Path) -> dict[str, str]:
+    return {name: _package_version(place, name) for name in _manifest()["dependencies"]}
 
 
 def _package_version(place: Path, name: str) -> str:
@@ -199,13 +238,6 @@ INSTALLERS: Mapping[str, Callable[[Path], None]] = {
     "instructor": _install_python,
     "aider": _install_python,
 }
-PINNED_BY: Mapping[str, tuple[str, ...]] = {
-    "node": ("package.json",),
-    "npm": ("package.json", "package-lock.json", ".npmrc"),
-    "python": ("python.txt",),
-    "instructor": ("instructor.txt",),
-    "aider": ("aider.txt",),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,10 +253,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lock()
             return 0
         names = options.names or INSTALLERS
-        # What others are installed by comes first; the rest mostly waits for a registry.
-        if {"node", "npm"} & set(names):
-            install("node")
-        with ThreadPoolExecutor() as threads:
+        PLACE.mkdir(parents=True, exist_ok=True)
+        with (PLACE / ".lock").open("w") as lock_file, ThreadPoolExecutor() as threads:
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
+            # What others are installed by comes first; the rest mostly waits for a registry.
+            if {"node", "npm"} & set(names):
+                install("node")
             list(threads.map(install, names))
     except InstallingError as error:
         print(f"clients: {error}", file=sys.stderr)

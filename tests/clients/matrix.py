@@ -108,7 +108,7 @@ def _proves_all(config: pytest.Config) -> bool:
     """Whether every cell is owed: by a run that writes the matrix, and by one of all tests without a choice."""
     if hasattr(config, "workerinput") or config.option.collectonly:
         return False
-    chosen = config.option.keyword or config.option.markexpr or config.option.ignore or config.option.deselect
+    chosen = any(config.getoption(name) for name in ("keyword", "markexpr", "ignore", "deselect", "ring"))
     return _writes(config) or (config.args_source is not pytest.Config.ArgsSource.ARGS and not chosen)
 
 

@@ -65,7 +65,7 @@ class Row(Struct, frozen=True, kw_only=True):
     client: Client
     program: str
     name: str
-    # The environment that has it: one of `.clients/`, or this one.
+    # The environment that has it: one of the installed clients, or this one.
     python: str = "python"
     # Where the usual script does not do.
     scripts: Mapping[str, str] = {}

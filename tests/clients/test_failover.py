@@ -12,6 +12,7 @@ import pytest
 from tests.clients import test_claude_code as claude_code
 from tests.clients import test_codex as codex
 from tests.clients import test_opencode as opencode
+from tests.clients.cells import one_by_day
 from tests.clients.desk import MODELS, Desk, npm_program, opened_desk
 from tests.failover.faults import FAULTS
 from tests.failover.provider import FaultyProvider
@@ -62,6 +63,7 @@ def lines_for(client: str) -> dict[str, str]:
     return {protocol: f"first-fails/{protocol}/{client}" for protocol in FIRST}
 
 
+@one_by_day(CHAT)
 def test_claude_code_does_not_notice_that_the_first_target_fails(
     desk: Desk, failing: Mapping[str, FaultyProvider], protocol: str, home: Path
 ) -> None:
@@ -76,6 +78,7 @@ def test_claude_code_does_not_notice_that_the_first_target_fails(
     assert failing[protocol].connections > tried
 
 
+@one_by_day(MESSAGES)
 def test_codex_does_not_notice_that_the_first_target_fails(
     desk: Desk, failing: Mapping[str, FaultyProvider], protocol: str, home: Path
 ) -> None:
@@ -89,6 +92,7 @@ def test_codex_does_not_notice_that_the_first_target_fails(
     assert failing[protocol].connections > tried
 
 
+@one_by_day(RESPONSES)
 def test_opencode_does_not_notice_that_the_first_target_fails(
     desk: Desk, failing: Mapping[str, FaultyProvider], protocol: str, home: Path
 ) -> None:

@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,11 +20,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from tests.clients.cells import PROTOCOLS, Claim, Client
+from tests.clients.cells import PROTOCOLS, Claim, Client, one_by_day
 from tests.clients.desk import NOWHERE, PATIENCE, Desk, Received, npm_program
 from tests.clients.evidence import proofs
 from tests.media import png
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.waiting import reporting_state, wait_until
 
 CLIENT = Client(name="OpenCode", package="opencode-ai", more=("edit a file", "subagent", "compaction"))
 # Its provider packages, by the protocol that each of them speaks; all are part of the program.
@@ -146,39 +146,52 @@ class Session:
 
 
 @contextmanager
-def _served(words: Sequence[str | Path], variables: dict[str, str], home: Path) -> Iterator[str]:
+def served(words: Sequence[str | Path], variables: dict[str, str], home: Path) -> Iterator[str]:
     """The address of a server that is started, and ended with all that it started."""
     log = home / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(words, cwd=home, env=variables, stdout=out, stderr=out, start_new_session=True)
     try:
-        end = time.monotonic() + PATIENCE
-        while (found := LISTENING.search(log.read_text())) is None:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        yield found[1]
+        with reporting_state(lambda: f"opencode: {log.read_text()}"):
+            wait_until(
+                lambda: LISTENING.search(log.read_text()) or process.poll() is not None, "the server of OpenCode"
+            )
+        listening = LISTENING.search(log.read_text())
+        assert listening is not None, log.read_text()
+        yield listening[1]
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One OpenCode for all tests of a process, and where it works."""
+    """One OpenCode for all tests of this file, and where it works."""
     home = tmp_path_factory.mktemp("opencode")
     place = home / "work"
     place.mkdir()
     variables = {**desk.environment(home), **environment(desk, home)}
-    with _served([npm_program("opencode"), "serve", "--port", "0"], variables, home) as url:
+    with served([npm_program("opencode"), "serve", "--port", "0"], variables, home) as url:
         yield url, place
 
 
-@pytest.fixture(params=ROWS)
-def session(request: pytest.FixtureRequest, desk: Desk, server: Server, protocol: str) -> Session:
-    """A session on a provider of the protocol, by each of the packages."""
-    return Session(desk, server, request.param, protocol)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every scenario on every protocol; by day through one of the packages, in turns, and by night through all."""
+    if "row" in metafunc.fixturenames:
+        turn = len(metafunc.function.__name__)
+        cases = []
+        for place, protocol in enumerate(PROTOCOLS):
+            for number, row in enumerate(ROWS):
+                by_day = (turn + place + number) % len(ROWS) == 0
+                cases.append(pytest.param(protocol, row, marks=[] if by_day else pytest.mark.nightly))
+        metafunc.parametrize(("protocol", "row"), cases)
+
+
+@pytest.fixture
+def session(desk: Desk, server: Server, protocol: str, row: str) -> Session:
+    """A session on a provider of the protocol, by one of the packages."""
+    return Session(desk, server, row, protocol)
 
 
 def edits(model: str, file: str) -> str:
@@ -192,6 +205,7 @@ def edits(model: str, file: str) -> str:
     return f"call bash {write}\n---\ncall apply_patch {patch}\n---\nsay Edited."
 
 
+@one_by_day(CHAT)
 def test_opencode_run_edits_a_file(desk: Desk, home: Path, protocol: str, cell: Claim) -> None:
     cell(CLIENT, "edit a file")
     model, marker, place = desk.model(protocol), desk.marker(), home / "work"

@@ -86,18 +86,25 @@ def test_codex_is_a_tree(kept: Desk, home: Path) -> None:
     assert threads == [("main", "", 2), ("compaction", "main", 0)]
 
 
-@pytest.mark.parametrize("row", list(opencode.ROWS))
-def test_opencode_is_a_tree(kept: Desk, home: Path, row: str) -> None:
+@pytest.fixture(scope="module")
+def server(kept: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[opencode.Server]:
+    """One OpenCode for all rows."""
+    home = tmp_path_factory.mktemp("opencode")
     place = home / "work"
     place.mkdir()
     variables = {**kept.environment(home), **opencode.environment(kept, home)}
-    with opencode._served([npm_program("opencode"), "serve", "--port", "0"], variables, home) as url:
-        session = opencode.Session(kept, (url, place), row, opencode.ROWS[row])
-        prompt = f"{session.marker} <mock>say Seen from below.</mock>"
-        task = json.dumps({"description": "Look", "prompt": prompt, "subagent_type": "general"})
-        session.ask(f"call task {task}\n---\nsay Seen.")
-        session.ask("say One.\n---\nsay What came before.")
-        session.ask("overflow\nsay Two.")
+    with opencode.served([npm_program("opencode"), "serve", "--port", "0"], variables, home) as url:
+        yield url, place
+
+
+@pytest.mark.parametrize("row", list(opencode.ROWS))
+def test_opencode_is_a_tree(kept: Desk, server: opencode.Server, row: str) -> None:
+    session = opencode.Session(kept, server, row, opencode.ROWS[row])
+    prompt = f"{session.marker} <mock>say Seen from below.</mock>"
+    task = json.dumps({"description": "Look", "prompt": prompt, "subagent_type": "general"})
+    session.ask(f"call task {task}\n---\nsay Seen.")
+    session.ask("say One.\n---\nsay What came before.")
+    session.ask("overflow\nsay Two.")
     threads, count = latest(kept, "opencode")
     assert count == 7
     # Its summary has no tools, as its titles have none.

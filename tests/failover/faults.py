@@ -8,7 +8,9 @@ status, which the tables of `tests/gateway/says.py` translate, or 200 where the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import Enum
 
 from msgspec import Struct
@@ -20,17 +22,22 @@ from tests.gateway.harness import Step, stream, whole
 from tests.gateway.says import opening, speaking
 from tests.server.process import reset
 
-# The time limits of a gateway for providers that take their time; the others answer long before.
+# The timeouts, in seconds, of a gateway in front of providers that do not answer.
 LIMIT = 1.5
-TOTAL = 5.0
-# Late, but in time.
-LATE = 0.4
-# Long enough for what was said to be heard.
-PAUSE = 0.2
+# Seconds before a slow answer begins; shorter than any timeout.
+LATE = 0.1
 # Until the caller hangs up.
 FOR_EVER = 3600.0
-# Drops often enough that no silence is ever long, for longer than everything may take.
-_DROPS = int(3 * TOTAL / (LIMIT / 5))
+# Drops every fifth of the limit, so that no silence reaches it, for a minute.
+_DROPS = int(60 / (LIMIT / 5))
+
+# Set once the client has received the first words of the response that a provider writes.
+HEARD: ContextVar[asyncio.Event] = ContextVar("HEARD")
+
+
+async def heard() -> None:
+    """A step of a reply: wait until a streaming client has received the words before it."""
+    await HEARD.get().wait()
 
 
 class Door(Enum):
@@ -161,15 +168,15 @@ STREAMS: dict[str, Fault] = {
     "an opening, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(opening, then=(None,))),
     "half an event, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(sayings.half_an_event, then=(None,))),
     "noise": Fault(kind=Kind.NO_ANSWER, status=502, says=speaks(then=(b"data: {nonsense\n\n",))),
-    "words, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(PAUSE, None)), spoken=True),
-    "words, then a reset": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(PAUSE, reset)), spoken=True),
+    "words, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(heard, None)), spoken=True),
+    "words, then a reset": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(heard, reset)), spoken=True),
     "words, then silence": Fault(
         kind=Kind.BROKEN, status=504, says=speaks(speaking, then=(FOR_EVER,)), spoken=True, takes_time=True
     ),
     "words, then overloaded": Fault(
-        kind=Kind.BROKEN, status=529, says=speaks(speaking, sayings.overloaded, between=PAUSE), spoken=True, odd=True
+        kind=Kind.BROKEN, status=529, says=speaks(speaking, sayings.overloaded, between=heard), spoken=True, odd=True
     ),
-    "no end": Fault(kind=Kind.BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(PAUSE,)), spoken=True),
+    "no end": Fault(kind=Kind.BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(heard,)), spoken=True),
 }
 MOODS: dict[str, Fault] = {
     "two openings": Fault(kind=Kind.ANSWERED, status=200, says=speaks(sayings.opened_twice), right=always, odd=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from tests.failover.faults import Door, Fault
+from tests.failover.faults import HEARD, Door, Fault
 from tests.failover.sayings import Asked
 from tests.gateway.harness import Received, Reply
 from tests.server.process import WRITER, Provider
@@ -24,6 +24,8 @@ class FaultyProvider(Provider):
         self.fault = fault
         self.key = f"sk-of-{name}-0123456789abcdef"
         self.connections = 0
+        # By model: set once the client has received the first words of the response.
+        self.heard: dict[str, asyncio.Event] = {}
         # Its door, if that is not open, and those who stand before it.
         self._sockets: list[socket.socket] = []
 
@@ -105,5 +107,8 @@ class FaultyProvider(Provider):
         return await super()._write(reply, writer)
 
     def _reply(self, received: Received) -> Reply:
-        stream = received.json().get("stream") is True
-        return self.fault.says(Asked(dialect=self.dialect, stream=stream, count=len(self.received) - 1))
+        body = received.json()
+        HEARD.set(self.heard.setdefault(str(body["model"]), asyncio.Event()))
+        return self.fault.says(
+            Asked(dialect=self.dialect, stream=body.get("stream") is True, count=len(self.received) - 1)
+        )

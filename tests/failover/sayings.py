@@ -66,11 +66,11 @@ def page(status: int) -> Says:
     return lambda asked: Reply(status=status, headers=(("content-type", "text/html"),), steps=(text,))
 
 
-def speaks(*speeches: Callable[[str], bytes], between: float = 0.0, then: tuple[Step, ...] = ()) -> Says:
-    """A stream: what is said in the dialect's words, with pauses between, then what is done."""
+def speaks(*speeches: Callable[[str], bytes], between: Step = 0.0, then: tuple[Step, ...] = ()) -> Says:
+    """A stream: what is said in the dialect's words, with a step between, then what is done."""
 
     def says(asked: Asked) -> Reply:
-        steps = [step for speech in speeches for step in (between, speech(asked.dialect))]
+        steps: list[Step] = [step for speech in speeches for step in (between, speech(asked.dialect))]
         return streamed(*steps[1:], *then)
 
     return says

@@ -1,31 +1,43 @@
-"""Providers that are checked while their targets rest: a rest ends soon after an outage, and for nothing else."""
+"""Providers that are checked while their targets rest: a rest ends soon after an outage, and for nothing else.
+
+All tests share a gateway with two workers, whose time stands still until a test moves it: one interval, one check.
+"""
 
 from __future__ import annotations
 
-import time
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from dragoman.config.finding import state_folder
-from dragoman.routing.health import LONGEST_REST
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.standing import Level
 from dragoman.routing.target_health import Notice
-from tests.failover.sayings import Asked, Says
+from tests.failover.sayings import Asked
 from tests.failover.town import KEYS, Ask, MoodyProvider, Town, down, town
-from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, whole
-from tests.gateway.says import comes_true
+from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, Received, Reply, whole
+from tests.gateway.says import NAMES
 from tests.sdk.digging import Object, dig_objects
-from tests.server.process import PATIENCE
 from tests.store.opened import opened
+from tests.waiting import wait_until
 
-EVERY = 1.0
+EVERY = 2.0
 CHECKED = f'check_every = "{EVERY:g} s"'
-LINE = '"line" = ["bad/served", "good/served"]\n"other" = ["bad/other", "good/served"]'
+WORKERS = 2
 CROWD = 12
-RESTING = {"bad/served": "resting", "bad/other": "resting"}
+# Providers that are down, by dialect; one whose list works though it does not answer; one that is checked later.
+DOWN = {dialect: f"down-{NAMES[dialect]}" for dialect in PROTOCOLS}
+LISTED, LATER = "listed", "later"
+BAD = (*DOWN.values(), LISTED, LATER)
+# Only targets that a line names are in `/status`.
+LINES = "".join(
+    f'"{name}" = ["{name}/served", "good/served"]\n"{name}-other" = ["{name}/other", "good/served"]\n' for name in BAD
+)
+# Seconds since 1970: a time that is over, and one that is far off.
+BEFORE, FAR = 1_700_000_000.0, 4_000_000_000.0
 
 
 class ListedProvider(MoodyProvider):
@@ -33,13 +45,17 @@ class ListedProvider(MoodyProvider):
 
     def __init__(self, name: str, dialect: str, more: str = CHECKED) -> None:
         super().__init__(name, dialect, more=more)
-        self.list_mood: Says = self.well
+        self.mood = self.list_mood = down
         self.lists = 0
 
     @property
     def calls(self) -> int:
         """How many requests came that cost something."""
         return len(self.received) - self.lists
+
+    def heal(self) -> None:
+        """Answer, and list models."""
+        self.mood = self.list_mood = self.well
 
     def _reply(self, received: Received) -> Reply:
         if received.method != "GET":
@@ -51,85 +67,124 @@ class ListedProvider(MoodyProvider):
         return self.list_mood(Asked(dialect=self.dialect, stream=False, count=0))
 
 
+class Bad:
+    """One of the bad providers, and what the gateway reports of it."""
+
+    def __init__(self, house: Town, name: str) -> None:
+        provider = house.providers[name]
+        assert isinstance(provider, ListedProvider)
+        self.house = house
+        self.provider = provider
+        self.targets = _targets(name)
+
+    def counted(self, result: str) -> float:
+        """How many checks had a result, by the metrics."""
+        lines = self.house.get("/metrics", x_api_key=KEYS["one"]).body.decode().splitlines()
+        start = f'dragoman_checks_total{{provider="{self.provider.name}",result="{result}"}} '
+        return next((float(line.removeprefix(start)) for line in lines if line.startswith(start)), 0.0)
+
+    def check(self, result: str) -> None:
+        """Move the time by one interval, and wait for the check that is due."""
+        before = self.counted(result)
+        self.house.clock.advance(EVERY)
+        wait_until(lambda: self.counted(result) > before, f"one more check of {self.provider.name} is {result}")
+
+    def logged(self) -> list[tuple[object, object]]:
+        """The results in the log, with the number of rests that each ended."""
+        lines = self.house.process.events("a provider was checked")
+        return [(line["result"], line["rests_ended"]) for line in lines if line["provider"] == self.provider.name]
+
+    def rows(self) -> list[Object]:
+        """The targets, as `/status` has them."""
+        return [row for row in dig_objects(self.house.status(), "targets") if row["target"] in self.targets]
+
+    def is_avoided(self) -> None:
+        """Assert that it rests, and that no client is sent there."""
+        asked = Ask(model=self.provider.name)
+        assert {self.house.ask_one(asked).route for _ in range(CROWD)} == {"good/served"}
+        assert self.provider.calls == 0
+        assert [row["standing"] for row in self.rows()] == ["resting", "resting"]
+
+
+def _targets(name: str) -> tuple[str, str]:
+    return f"{name}/served", f"{name}/other"
+
+
 def _worn_out(directory: Path) -> None:
-    """Have both targets of the bad one rest for longer than all of this takes, as a gateway before has left them."""
-    folder, now = state_folder({"HOME": str(directory)}), time.time()
+    """Have the targets of the bad ones rest for longer than all of this takes, as a gateway before has left them."""
+    folder = state_folder({"HOME": str(directory)})
     assert folder is not None
     folder.mkdir(parents=True)
     with opened(folder / "state.db") as tables:
-        for target in RESTING:
-            rest = Notice(target, Level.RESTING, now + LONGEST_REST, 0.0, 7, now, Kind.NO_ANSWER, now)
+        for target in (target for name in BAD for target in _targets(name)):
+            rest = Notice(target, Level.RESTING, FAR, 0.0, 7, BEFORE, Kind.NO_ANSWER, BEFORE)
             tables.rests.keep(f"target {target}", rest.until, msgspec.msgpack.encode(rest))
 
 
-def _left(row: Object) -> float:
-    seconds = row["seconds"]
-    assert isinstance(seconds, (int, float))
-    return seconds
+@pytest.fixture(scope="module")
+def house() -> Iterator[Town]:
+    failing = [ListedProvider(name, dialect) for dialect, name in DOWN.items()]
+    listed, later = ListedProvider(LISTED, CHAT), ListedProvider(LATER, CHAT, more="")
+    listed.list_mood = listed.well
+    providers = [*failing, listed, later, MoodyProvider("good", MESSAGES)]
+    more = f"[server]\nworkers = {WORKERS}\n"
+    with town(providers, LINES, more, before=_worn_out, steered=True) as house:
+        yield house
 
 
-def _counted(house: Town, result: str) -> float:
-    lines = house.get("/metrics", x_api_key=KEYS["one"]).body.decode().splitlines()
-    start = f'dragoman_checks_total{{provider="bad",result="{result}"}} '
-    return next((float(line.removeprefix(start)) for line in lines if line.startswith(start)), 0.0)
+@pytest.mark.parametrize("dialect", PROTOCOLS)
+def test_a_rest_ends_soon_after_an_outage(house: Town, dialect: str) -> None:
+    bad = Bad(house, DOWN[dialect])
+    wait_until(lambda: bad.counted("failing") >= 1, "the first check")
+    for _ in range(3):
+        bad.check("failing")
+    # One worker asks: at first, and once for each interval.
+    assert bad.provider.lists <= 1 + house.clock.moves
+    bad.is_avoided()
+    bad.provider.heal()
+    bad.check("alive")
+    wait_until(lambda: bad.logged() == [("failing", 0), ("alive", 2)], "the log has both results")
+    # Each worker knows soon, and it is a client's request that finds out.
+    wait_until(lambda: [row["seconds"] for row in bad.rows()] == [0, 0], "the rests are over")
+    assert bad.provider.calls == 0
+    route = f"{bad.provider.name}/served"
+    wait_until(lambda: house.ask_one(Ask(model=bad.provider.name)).route == route, "a client is sent there")
+    wait_until(lambda: house.standings().get(route) == "ramping", "the target is ramping")
+    check = next(row for row in dig_objects(house.status(), "providers") if row["name"] == bad.provider.name)["check"]
+    assert isinstance(check, dict) and (check["every"], check["found"]) == (EVERY, "alive")
 
 
-def _told(house: Town) -> list[tuple[object, object]]:
-    return [(line["result"], line["rests_ended"]) for line in house.process.events("a provider was checked")]
+def test_a_list_that_works_ends_no_rest_of_conversations_that_fail(house: Town) -> None:
+    bad = Bad(house, LISTED)
+    wait_until(lambda: bad.counted("alive") >= 1, "the first check")
+    for _ in range(2):
+        bad.check("alive")
+    bad.is_avoided()
+    assert bad.logged() == [("alive", 0)]
 
 
-@pytest.mark.parametrize(("dialect", "workers"), [(MESSAGES, 1), (CHAT, 2), (RESPONSES, 1)])
-def test_a_rest_ends_soon_after_an_outage(dialect: str, workers: int) -> None:
-    bad, good = ListedProvider("bad", dialect), MoodyProvider("good", MESSAGES)
-    bad.mood = bad.list_mood = down
-    begun = time.monotonic()
-    with town([bad, good], LINE, f"[server]\nworkers = {workers}\n", before=_worn_out) as house:
-        assert house.standings() == RESTING
-        assert comes_true(lambda: _counted(house, "failing") >= 3, PATIENCE)
-        # One worker asks, and no client is ever sent there.
-        assert bad.lists <= (time.monotonic() - begun) / EVERY + 2
-        assert {house.ask_one(Ask(model="line")).route for _ in range(CROWD)} == {"good/served"}
-        assert bad.calls == 0
-        bad.mood = bad.list_mood = bad.well
-        assert comes_true(lambda: _told(house) == [("failing", 0), ("alive", 2)], PATIENCE)
-
-        def is_over() -> bool:
-            rows = {row["target"]: row for row in dig_objects(house.status(), "targets")}
-            return all((rows[target]["standing"], _left(rows[target])) == ("resting", 0) for target in RESTING)
-
-        # Each worker knows soon, and it is a client's request that finds out.
-        assert comes_true(is_over, PATIENCE)
-        assert bad.calls == 0
-        assert comes_true(lambda: house.ask_one(Ask(model="line")).route == "bad/served", PATIENCE)
-        assert comes_true(lambda: house.standings().get("bad/served") == "ramping", PATIENCE)
-        assert _counted(house, "alive") >= 1
-        check = next(row for row in dig_objects(house.status(), "providers") if row["name"] == "bad")["check"]
-        assert isinstance(check, dict) and (check["every"], check["found"]) == (EVERY, "alive")
+def test_a_change_of_the_file_begins_and_ends_checks(house: Town) -> None:
+    bad, other = Bad(house, LATER), Bad(house, LISTED)
+    wait_until(lambda: other.counted("alive") >= 1, "the first check of another provider")
+    other.check("alive")
+    assert bad.provider.lists == 0
+    bad.is_avoided()
+    bad.provider.more = CHECKED
+    _reload(house, 1)
+    wait_until(lambda: bad.counted("failing") >= 1, "a check")
+    bad.check("failing")
+    bad.provider.more = ""
+    _reload(house, 2)
+    asked = bad.provider.lists
+    bad.provider.heal()
+    # Others are checked, and it is not; so its rest goes on.
+    for _ in range(2):
+        other.check("alive")
+    assert bad.provider.lists == asked
+    bad.is_avoided()
 
 
-def test_a_list_that_works_ends_no_rest_of_conversations_that_fail() -> None:
-    bad, good = ListedProvider("bad", CHAT), MoodyProvider("good", MESSAGES)
-    bad.mood = down
-    with town([bad, good], LINE, before=_worn_out) as house:
-        assert comes_true(lambda: _counted(house, "alive") >= 3, PATIENCE)
-        assert {house.ask_one(Ask(model="line")).route for _ in range(CROWD)} == {"good/served"}
-        assert (bad.calls, house.standings()) == (0, RESTING)
-        assert _told(house) == [("alive", 0)]
-
-
-def test_a_change_of_the_file_begins_and_ends_checks() -> None:
-    bad, good = ListedProvider("bad", CHAT, more=""), MoodyProvider("good", MESSAGES)
-    bad.mood = bad.list_mood = down
-    with town([bad, good], LINE, before=_worn_out) as house:
-        assert (bad.lists, house.standings()) == (0, RESTING)
-        bad.more = CHECKED
-        house.configure(LINE)
-        assert comes_true(lambda: _counted(house, "failing") >= 1, PATIENCE)
-        bad.more = ""
-        house.configure(LINE)
-        house.process.log.wait("the configuration was changed", 2)
-        asked = bad.lists
-        bad.mood = bad.list_mood = bad.well
-        # Nobody asks, and the rest goes on.
-        assert {house.ask_one(Ask(model="line")).route for _ in range(CROWD)} == {"good/served"}
-        assert (bad.lists, house.standings()) == (asked, RESTING)
+def _reload(house: Town, times: int) -> None:
+    house.configure(LINES, f"[server]\nworkers = {WORKERS}\n")
+    house.process.send(signal.SIGHUP)
+    house.process.log.wait("the configuration was changed", WORKERS * times)

@@ -36,14 +36,14 @@ def test_a_reload_leaves_places_and_queues_as_they_are() -> None:
     with town([held, MoodyProvider("free")], lines) as house:
         asked = [Ask(model="held/served", client=client, stream=stream) for client, stream in WAYS * 2]
         under_way = house.begin(asked)
-        assert house.comes_to("held", CALLS, QUEUE)
+        house.comes_to("held", CALLS, QUEUE)
         for times in (1, 2):
             _reload(house, lines, times)
             assert house.load("held") == (CALLS, QUEUE)
             assert house.ask_one(Ask(model="line")).route == "free/served"
         assert held.calls == CALLS
         gate.open()
-        assert all(heard.right for heard in under_way.result(PATIENCE))
+        assert all(heard.right for heard in house.replies(under_way))
         assert held.calls == len(asked)
 
 
@@ -52,13 +52,13 @@ def test_a_reload_that_gives_more_room_lets_in_who_waits() -> None:
     held = MoodyProvider("held", before=gate, more=LIMITS)
     with town([held, MoodyProvider("free")], "") as house:
         under_way = house.begin([Ask(model="held/served")] * (CALLS + QUEUE))
-        assert house.comes_to("held", CALLS, QUEUE)
+        house.comes_to("held", CALLS, QUEUE)
         held.more = LIMITS.replace(f"concurrency = {CALLS}", f"concurrency = {CALLS + 2}")
         _reload(house, "")
-        assert house.comes_to("held", CALLS + 2, QUEUE - 2)
+        house.comes_to("held", CALLS + 2, QUEUE - 2)
         gate.reached(CALLS + 2)
         gate.open()
-        assert all(heard.right for heard in under_way.result(PATIENCE))
+        assert all(heard.right for heard in house.replies(under_way))
 
 
 def test_a_reload_forgets_no_rest_and_no_conversation() -> None:
@@ -69,7 +69,7 @@ def test_a_reload_forgets_no_rest_and_no_conversation() -> None:
     )
     bad = MoodyProvider("bad", MESSAGES)
     bad.mood = down
-    with town([bad, *(MoodyProvider(name, CHAT, keys=3) for name in names)], lines) as house:
+    with town([bad, *(MoodyProvider(name, CHAT, keys=3) for name in names)], lines, steered=True) as house:
         for _ in range(WORN):
             assert not house.ask_one(Ask(model="alone")).right
         worn, before = bad.calls, _targets(house)
@@ -95,12 +95,12 @@ def test_a_reload_in_the_middle_of_a_failover_is_not_noticed() -> None:
     bad = MoodyProvider("bad", before=gate)
     bad.mood = down
     lines = '"line" = ["bad/served", "free/served"]\n'
-    with town([bad, MoodyProvider("free", MESSAGES)], lines) as house:
+    with town([bad, MoodyProvider("free", MESSAGES)], lines, steered=True) as house:
         under_way = house.begin([Ask(model="line", client=client, stream=stream) for client, stream in WAYS])
         gate.reached(len(WAYS))
         _reload(house, lines)
         gate.open()
-        told = under_way.result(PATIENCE)
+        told = house.replies(under_way)
         assert {(heard.right, heard.route, heard.attempts) for heard in told} == {(True, "free/served", 2)}
         # What they found out before counts after it: one rest of so many failures.
         assert house.standings() == {"bad/served": "resting"}
@@ -110,7 +110,7 @@ def test_a_reload_fills_no_budget() -> None:
     bad = MoodyProvider("bad")
     bad.mood = down
     lines = '"patient" = { to = "bad/served", retries = 1 }\n'
-    with town([bad, MoodyProvider("free")], lines) as house:
+    with town([bad, MoodyProvider("free")], lines, steered=True) as house:
         house.ask_all([Ask(model="patient")] * REQUESTS)
         spent = bad.calls
         assert REQUESTS < spent < 2 * REQUESTS

@@ -37,7 +37,7 @@ def _reply(client: str, body: bytes, status: int = 200, *, streamed: bool = True
     kind = "text/event-stream" if status == 200 and streamed else "application/json"
     headers = [("content-type", kind), ("request-id", "req_of_the_provider"), ("x-request-id", "req_1")]
     case = Case(fault=FAULT, client=client, provider=CHAT, stream=streamed)
-    return Told(case, Answer(status, headers, body, complete), 0.1)
+    return Told(case, Answer(status, headers, body, complete))
 
 
 def _whole(client: str, text: str) -> bytes:

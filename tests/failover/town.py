@@ -25,11 +25,14 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from tests.failover import sayings
+from tests.failover.house import PATIENT
 from tests.failover.sayings import Asked, Says
+from tests.failover.steered import STEERED, SteeredClock
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, Answer, Received, Reply, Step, answer_in
-from tests.gateway.says import comes_true, failure_of, question
+from tests.gateway.says import failure_of, question
 from tests.sdk.digging import Object, dig_objects, dig_text
-from tests.server.process import PATIENCE, Process, Provider, Served, looping
+from tests.server.process import NO_LINES, Process, Provider, Served, looping
+from tests.waiting import reporting_state, wait_until
 
 # Gateway keys by their names.
 KEYS = {name: f"dgm_key-of-{name}-0123456789abcdef" for name in ("one", "two")}
@@ -41,7 +44,11 @@ OVERLOADED = {
     RESPONSES: (503, "service_unavailable_error", "server_is_overloaded"),
 }
 
+# Seconds for which a key rests that was used too often.
+RETRY_AFTER = 1
+
 down: Says = sayings.refuses(500, sayings.SERVER)
+_TIRED = sayings.refuses(429, sayings.OFTEN, retry_after=str(RETRY_AFTER))
 
 
 class MoodyProvider(Provider):
@@ -68,6 +75,10 @@ class MoodyProvider(Provider):
         """How many requests came."""
         return len(self.received)
 
+    def calls_for(self, model: str) -> int:
+        """How many requests came for a model."""
+        return sum(request.json().get("model") == model for request in self.received)
+
     @property
     def used(self) -> Counter[str]:
         """How often each key was used."""
@@ -86,7 +97,7 @@ class MoodyProvider(Provider):
 
     def _reply(self, received: Received) -> Reply:
         stream = received.json().get("stream") is True
-        mood = sayings.refuses(429, sayings.OFTEN, retry_after="1") if _key_in(received) in self.tired else self.mood
+        mood = _TIRED if _key_in(received) in self.tired else self.mood
         said = mood(Asked(dialect=self.dialect, stream=stream, count=self.calls - 1))
         return said if self.before == b"" else replace(said, steps=(self.before, *said.steps))
 
@@ -115,11 +126,10 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """What became of a request, and how many seconds that took."""
+    """What became of a request."""
 
     asked: Ask
     answer: Answer
-    seconds: float
 
     @property
     def right(self) -> bool:
@@ -163,13 +173,15 @@ class Town(Served):
     ) -> None:
         super().__init__(loop, next(iter(providers.values())), directory)
         self.providers = providers
+        # Moves the time of health and cooldowns, if the town is steered.
+        self.clock = SteeredClock(directory / "clock")
         self._words = count(1)
 
     def configure(self, lines: str, more: str = "") -> None:
         """Write the file: providers, keys, and lines of models."""
         keys = "".join(f'[keys.{name}]\nkey = "{key}"\n' for name, key in KEYS.items())
         tables = "\n".join(provider.table() for provider in self.providers.values())
-        self.file.write_text(f"{keys}\n[timeouts]\nlame_duck = 0\n{more}\n{tables}\n[models]\n{lines}\n")
+        self.file.write_text(f"{keys}\n{PATIENT}\n[timeouts]\nlame_duck = 0\n{more}\n{tables}\n[models]\n{lines}\n")
         self.file.chmod(0o600)
 
     def ask_one(self, asked: Ask) -> Heard:
@@ -178,7 +190,12 @@ class Town(Served):
 
     def ask_all(self, asked: Sequence[Ask]) -> list[Heard]:
         """Send requests all at once, and read the replies."""
-        return self.begin(asked).result(2 * PATIENCE)
+        return self.replies(self.begin(asked))
+
+    def replies(self, begun: Future[list[Heard]]) -> list[Heard]:
+        """Wait for the replies to requests that were sent before."""
+        wait_until(begun.done, "all replies")
+        return begun.result()
 
     def begin(self, asked: Sequence[Ask]) -> Future[list[Heard]]:
         """Send requests all at once, whose replies come later."""
@@ -190,14 +207,12 @@ class Town(Served):
 
     async def asking(self, asked: Ask) -> Heard:
         """Send a request and read the reply, beside others."""
-        begun = self.loop.time()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(self.written(asked))
-            answer = answer_in(await reader.read())
+            return Heard(asked=asked, answer=answer_in(await reader.read()))
         finally:
             writer.close()
-        return Heard(asked=asked, answer=answer, seconds=self.loop.time() - begun)
 
     def written(self, asked: Ask) -> bytes:
         """The bytes of a request."""
@@ -220,9 +235,9 @@ class Town(Served):
         assert isinstance(calls, int) and isinstance(waiting, int)
         return calls, waiting
 
-    def comes_to(self, provider: str, calls: int, waiting: int) -> bool:
-        """Whether a provider soon has so many calls, and so many wait."""
-        return comes_true(lambda: self.load(provider) == (calls, waiting), PATIENCE)
+    def comes_to(self, provider: str, calls: int, waiting: int) -> None:
+        """Wait until a provider has so many calls, and so many wait."""
+        wait_until(lambda: self.load(provider) == (calls, waiting), f"{provider} has {calls} calls, and {waiting} wait")
 
     def standings(self) -> dict[str, str]:
         """How targets stand that are not as good as any."""
@@ -236,20 +251,36 @@ class Town(Served):
         lines = {str(line["id"]): line for line in self.process.events("exchange")}
         return [lines[one.id] for one in heard]
 
+    def recover(self) -> None:
+        """Have all providers answer, at once and with all of their keys."""
+        for provider in self.providers.values():
+            provider.mood, provider.before, provider.tired = provider.well, b"", set()
+
+    def report(self) -> str:
+        """The state of the providers."""
+        return "\n".join(f"{one.name}: {one.calls} requests, {one.open} open" for one in self.providers.values())
+
     def ends_well(self) -> None:
         """Assert that nobody has a call or waits for one, and that the gateway ends without a complaint."""
-        assert all(self.comes_to(name, 0, 0) for name in self.providers)
+        for name in self.providers:
+            self.comes_to(name, 0, 0)
         assert self.stop() == 0
         assert "Traceback" not in "\n".join([*self.process.out.all(), *self.process.log.all()])
 
 
 @contextmanager
 def town(
-    providers: Sequence[MoodyProvider], lines: str, more: str = "", *, before: Callable[[Path], None] | None = None
+    providers: Sequence[MoodyProvider],
+    lines: str,
+    more: str = "",
+    *,
+    before: Callable[[Path], None] | None = None,
+    steered: bool = False,
 ) -> Iterator[Town]:
     """A gateway in front of some providers; `more` are further time limits and tables.
 
-    `before` is done in its directory, which is its home, before it starts.
+    `before` is done in its directory, which is its home, before it starts. If it is `steered`, its time for health and
+    cooldowns stands still until `clock` is moved.
     """
     with TemporaryDirectory() as name, looping() as loop:
         house = Town(loop, {provider.name: provider for provider in providers}, Path(name))
@@ -261,11 +292,17 @@ def town(
             house.configure(lines, more)
             if before is not None:
                 before(house.directory)
-            house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+            house.process = Process(
+                ["--config", str(house.file), "--port", "0"],
+                house.directory,
+                house.clock.environment if steered else None,
+                under=STEERED if steered else NO_LINES,
+            )
             try:
                 house.port = house.process.listening()
-                yield house
-                house.ends_well()
+                with reporting_state(house.report):
+                    yield house
+                    house.ends_well()
             finally:
                 house.process.end()
         finally:

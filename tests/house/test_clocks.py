@@ -16,6 +16,7 @@ TESTS = Path(__file__).parents[1]
 CLOCKS = frozenset({"perf_counter", "process_time", "thread_time", "monotonic"})
 # Files that may read a clock, and why.
 MAY = {
+    "gateway/processes/moved_clock.py": "is the clock that tests move forward in another process",
     "waiting.py": "the polling helper",
     "virtual_time.py": "gives up on a thread that does not come back",
 }

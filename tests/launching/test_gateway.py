@@ -14,7 +14,8 @@ from dragoman.config.settings import Server
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import StrangerError, addresses_of, find_running, gateway_started, is_running
 from dragoman.launching.listeners import TABLES
-from tests.server.process import Process, clean_environment
+from tests.gateway.harness import running
+from tests.server.process import clean_environment
 
 
 def at(port: int) -> str:
@@ -37,15 +38,10 @@ def test_a_gateway_is_looked_for_on_this_machine_alone_whatever_the_file_says(ho
     assert addresses_of(Server(host=host, port=80)) == addresses
 
 
-def test_a_gateway_that_runs_is_found(tmp_path: Path) -> None:
-    process = Process(["--port", "0"], tmp_path)
-    try:
-        port = process.listening()
-        assert find_running(Server(host="203.0.113.1", port=port)) == at(port)
-        assert process.stop() == 0
-        assert not is_running(at(port))
-    finally:
-        process.end()
+def test_a_gateway_that_runs_is_found() -> None:
+    with running() as house:
+        assert find_running(Server(host="203.0.113.1", port=house.port)) == at(house.port)
+    assert not is_running(at(house.port))
 
 
 def test_a_free_port_is_no_gateway() -> None:
@@ -77,15 +73,19 @@ def test_another_server_is_no_gateway(answer: bytes) -> None:
         thread.join(30)
 
 
-def test_a_gateway_is_started_for_this_machine_alone_and_ended(tmp_path: Path) -> None:
+def test_a_gateway_is_started_for_this_machine_alone_without_the_terminal_and_ended(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text('[server]\nhost = "0.0.0.0"\nport = 1\n[keys.me]\nkey = "sk-0123456789abcdef-of-mine"\n')
     file.chmod(0o600)
+    before = set(_serving())
     with gateway_started(["--config", str(file)], clean_environment(tmp_path)) as address:
         place = urlsplit(address)
         assert (place.scheme, place.hostname) == ("http", "127.0.0.1")
         assert place.port is not None
         assert is_running(at(place.port))
+        (pid,) = set(_serving()) - before
+        # It does not belong to the terminal.
+        assert os.getsid(pid) == pid != os.getsid(0)
     assert not is_running(at(place.port))
 
 
@@ -104,15 +104,6 @@ def test_a_gateway_that_does_not_start_is_told_in_its_own_words(tmp_path: Path) 
         gateway_started(["--config", nowhere], clean_environment(tmp_path)),
     ):
         raise AssertionError("it did start")
-
-
-def test_a_gateway_does_not_belong_to_the_terminal(tmp_path: Path) -> None:
-    before = set(_serving())
-    with gateway_started([], clean_environment(tmp_path)) as address:
-        port = urlsplit(address).port
-        (pid,) = set(_serving()) - before
-        assert os.getsid(pid) == pid != os.getsid(0)
-        assert port is not None
 
 
 def _serving() -> list[int]:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Plan
 from dragoman.launching.keys import GivenKey
 from dragoman.launching.running import Run, environment_of, program_of, search_path
+from tests.waiting import wait_until
 
 PLAN = Plan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
 KEY = GivenKey(text="secret")
@@ -64,45 +64,49 @@ def test_the_exit_status_is_the_clients(script: str, status: int) -> None:
         assert client.to_end(["/bin/sh", "-c", script], os.environ) == status
 
 
+# Ends with the first signal that it gets.
 WAITING = """
-import pathlib, signal, sys, time
-def hear(number, frame):
-    sys.exit(40 + number)
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-    signal.signal(number, hear)
+import pathlib, signal, sys
+numbers = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 pathlib.Path(sys.argv[1]).touch()
-time.sleep(60)
+sys.exit(40 + signal.sigwait(numbers))
 """
 
 
-def test_a_signal_to_us_reaches_the_client(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    status = while_waiting(ready, signal.SIGTERM)
-    assert status == 40 + signal.SIGTERM
+@pytest.mark.parametrize(
+    ("sent", "heard"),
+    [
+        ([signal.SIGTERM], signal.SIGTERM),
+        # What a terminal sends, everybody in front of it gets: the client, too.
+        ([signal.SIGINT, signal.SIGHUP], signal.SIGHUP),
+        ([signal.SIGTSTP, signal.SIGTERM], signal.SIGTERM),
+    ],
+    ids=["to us alone", "an interrupt from the terminal", "a stop from the terminal"],
+)
+def test_a_signal_that_is_sent_to_us_alone_reaches_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[signal.Signals], heard: signal.Signals
+) -> None:
+    kill, ready, passed_on = os.kill, tmp_path / "ready", list[int]()
 
-
-def test_what_the_terminal_sends_is_left_to_the_client(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    assert while_waiting(ready, signal.SIGINT, signal.SIGHUP) == 40 + signal.SIGHUP
-
-
-def while_waiting(ready: Path, *numbers: signal.Signals) -> int:
-    """Run a client that waits, and send ourselves signals once it does; give the exit status."""
+    def noted_kill(pid: int, number: int) -> None:
+        passed_on.append(number)
+        kill(pid, number)
 
     def send() -> None:
-        end = time.monotonic() + PATIENCE
-        while not ready.exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        for number in numbers:
-            os.kill(os.getpid(), number)
-            time.sleep(0.2)
+        # If this thread could take one of two signals, the main thread would go on waiting for the client.
+        signal.pthread_sigmask(signal.SIG_BLOCK, sent)
+        wait_until(ready.exists, "the client runs")
+        for number in sent:
+            kill(os.getpid(), number)
 
+    monkeypatch.setattr(os, "kill", noted_kill)
     with Run() as client:
         sender = threading.Thread(target=send)
         sender.start()
         status = client.to_end([sys.executable, "-c", WAITING, str(ready)], os.environ)
         sender.join(PATIENCE)
-    return status
+    assert (status, passed_on) == (40 + heard, [heard])
 
 
 def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
@@ -132,10 +136,6 @@ def test_a_client_that_is_stopped_stops_us_and_goes_on_with_us() -> None:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE)
-
-
-def test_what_stops_all_in_front_of_a_terminal_is_left_to_the_client(tmp_path: Path) -> None:
-    assert while_waiting(tmp_path / "ready", signal.SIGTSTP, signal.SIGTERM) == 40 + signal.SIGTERM
 
 
 def test_handlers_are_as_before_in_the_end() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from itertools import count
 
-from hypothesis import settings
-
 from dragoman.model.events import Event
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -28,9 +26,6 @@ def counting() -> Mint:
     numbers = count()
     return Mint(token=lambda length: f"{next(numbers):0{length}d}", now=lambda: 1_700_000_000)
 
-
-# Heavy laws draw fewer examples than the profile allows.
-FEW = settings(max_examples=20)
 
 _SCHEMA: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}}
 # Every tool that an answer may call, in each protocol's words.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.streaming import StreamTranslator
-from tests.laws.journey import FEW, asked
+from tests.laws.journey import asked
 from tests.laws.strategies import PAIRS, PROTOCOLS
 from tests.laws.telling import streams
 
@@ -48,7 +48,6 @@ def fed(translator: StreamTranslator, chunks: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS), marked=st.booleans())
 def test_cuts_and_line_ends_never_show(
     provider: str, client: str, data: st.DataObject, cuts: list[int], line_end: bytes, marked: bool
@@ -62,7 +61,6 @@ def test_cuts_and_line_ends_never_show(
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), end=st.integers(0, 3000), cuts=CUTS, blanks=BLANKS)
 def test_a_stream_that_breaks_off_breaks_off_alike(
     provider: str, client: str, data: st.DataObject, end: int, cuts: list[int], blanks: list[int]
@@ -76,7 +74,6 @@ def test_a_stream_that_breaks_off_breaks_off_alike(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@FEW
 @given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS), blanks=BLANKS)
 def test_the_relay_passes_every_byte_on(
     protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes, blanks: list[int]
@@ -88,7 +85,6 @@ def test_the_relay_passes_every_byte_on(
 
 @pytest.mark.parametrize("collect", [False, True])
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), cuts=CUTS, silences=SILENCES)
 def test_events_that_say_nothing_are_relayed_as_they_came_and_translated_to_nothing(
     provider: str, client: str, collect: bool, data: st.DataObject, cuts: list[int], silences: list[bytes]
@@ -106,7 +102,6 @@ def test_events_that_say_nothing_are_relayed_as_they_came_and_translated_to_noth
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), cuts=CUTS)
 def test_a_collected_stream_is_the_same_however_it_was_cut(
     provider: str, client: str, data: st.DataObject, cuts: list[int]

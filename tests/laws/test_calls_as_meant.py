@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from dragoman.model.folding import fold
 from dragoman.model.jsonvalue import JsonObject
@@ -36,7 +36,6 @@ def understood(case: Case) -> list[tuple[str, Any]] | None:
 
 
 @given(CASES)
-@settings(max_examples=300)
 def test_calls_come_out_as_meant_or_the_stream_fails(case: Case) -> None:
     calls = understood(case)
     event("failed" if calls is None else "understood")
@@ -45,7 +44,6 @@ def test_calls_come_out_as_meant_or_the_stream_fails(case: Case) -> None:
 
 
 @given(CASES)
-@settings(max_examples=100)
 def test_ids_and_indexes_as_documented_are_always_understood(case: Case) -> None:
     habits = case.habits
     if habits.ids in ("first", "every") and habits.index in ("place", "one", "far", "text", "float"):

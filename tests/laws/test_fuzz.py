@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError, RefusedError, WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.translate import TranslatedResponse, translate_request, translate_response
 from tests.laws.grammar import check
-from tests.laws.journey import FEW, asked, translated_stream
+from tests.laws.journey import asked, translated_stream
 from tests.laws.shapes import Found, Kind, Leaf, Record, Where, as_object, json_type, places, put, types_of
 from tests.laws.strategies import (
     ANSWERS,
@@ -233,7 +233,6 @@ def test_a_wrong_type_in_an_answer_is_refused_by_its_path(case: Case) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@FEW
 @given(data=st.data(), value=st.sampled_from(STRANGE))
 def test_strange_values_in_answers_raise_nothing_of_their_own(
     protocol: str, data: st.DataObject, value: JsonValue
@@ -327,7 +326,6 @@ GARBAGE = (
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), garbage=st.sampled_from(GARBAGE), at=st.integers(0, 10_000), between=st.booleans())
 def test_garbage_in_a_stream_raises_nothing_and_ends_legally(
     provider: str, client: str, data: st.DataObject, garbage: bytes, at: int, between: bool

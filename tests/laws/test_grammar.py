@@ -13,7 +13,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.serial import Serializer
 from dragoman.translate import translate_response
 from tests.laws.grammar import check
-from tests.laws.journey import FEW, STEADY, asked, events_of, translated_stream
+from tests.laws.journey import STEADY, asked, events_of, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
 from tests.laws.telling import frame, streams, tell
@@ -74,7 +74,6 @@ def test_every_part_of_an_answer_makes_a_legal_stream(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data())
 def test_every_stream_is_legal_and_the_official_sdk_takes_it(provider: str, client: str, data: st.DataObject) -> None:
     told = data.draw(streams(provider, lying=True))
@@ -84,7 +83,6 @@ def test_every_stream_is_legal_and_the_official_sdk_takes_it(provider: str, clie
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), at=st.integers(0, 200))
 def test_an_error_in_the_middle_is_told_in_the_clients_form(
     provider: str, client: str, data: st.DataObject, at: int
@@ -104,7 +102,6 @@ def test_an_error_in_the_middle_is_told_in_the_clients_form(
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data(), end=st.integers(0, 5000))
 def test_a_stream_that_breaks_off_ends_legally(provider: str, client: str, data: st.DataObject, end: int) -> None:
     stream = data.draw(streams(provider)).stream
@@ -113,7 +110,6 @@ def test_a_stream_that_breaks_off_ends_legally(provider: str, client: str, data:
 
 
 @pytest.mark.parametrize(("provider", "client"), [*PAIRS, *((one, one) for one in PROTOCOLS)])
-@FEW
 @given(data=st.data())
 def test_a_whole_answer_told_as_a_stream_is_legal(provider: str, client: str, data: st.DataObject) -> None:
     answer = data.draw(answers(provider))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
-import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -37,7 +36,6 @@ from dragoman.gateway.records.logs import Log
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named
 
-PATIENCE = 60.0
 KEYS = {name: f"dgm_{name}-of-the-law-0123456789abcdef" for name in ("first", "second")}
 FOREIGN_HOST, NAMED_HOST = "rebound.example", "named.example"
 QUESTION = b'{"model":"echo/text","messages":[{"role":"user","content":"Hello."}]}'
@@ -126,6 +124,10 @@ class House:
         """Serve until told to stop."""
         await self._worker.run(self._listener, lambda: None)
 
+    def stop(self) -> None:
+        """Have it end as SIGINT would, without a signal to the process of the tests."""
+        self._worker._stop_at_once()
+
 
 @asynccontextmanager
 async def serving(text: str, host: str, insists: bool = False) -> AsyncIterator[House]:
@@ -136,10 +138,9 @@ async def serving(text: str, host: str, insists: bool = False) -> AsyncIterator[
         house = House(file, host, insists)
         running = asyncio.create_task(house.serve())
         try:
-            async with asyncio.timeout(PATIENCE):
-                yield house
+            yield house
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            house.stop()
             await running
 
 
@@ -165,15 +166,22 @@ async def change(text: str, host: str, insists: bool, later: Sequence[str | None
 
 
 @pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The garbage collector as it was: a worker sets it for a process of its own."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
+def restored_process() -> Iterator[None]:
+    """The process as it was: a worker sets collector, turns of threads and signals for a process of its own."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
-@effort(max_examples=120, deadline=None)
 @given(
     text=starts,
     host=st.sampled_from(["127.0.0.1", "0.0.0.0"]),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object
-from tests.laws.journey import FEW, STEADY, asked, question, translated_stream
+from tests.laws.journey import STEADY, asked, question, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.shapes import as_list, as_object
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, RESPONSES
@@ -195,7 +195,6 @@ CASES = [
 
 
 @pytest.mark.parametrize(("provider", "form", "client", "streamed"), CASES)
-@FEW
 @given(text=THOUGHTS, proof=PROOFS)
 def test_the_proof_comes_back_to_its_issuer(
     provider: str, form: str, client: str, streamed: bool, text: str, proof: str

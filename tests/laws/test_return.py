@@ -16,7 +16,7 @@ from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice,
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import translate_request
 from dragoman.wire.json import decode_object, encode
-from tests.laws.journey import FEW, home
+from tests.laws.journey import home
 from tests.laws.strategies import MESSAGES, PAIRS
 
 TEXTS = st.text(alphabet='abc äß😀\n\u2028"\\{', min_size=1, max_size=12).filter(str.strip)
@@ -210,7 +210,6 @@ def test_what_is_written_abroad_means_the_same_or_is_in_the_ledger(
 
 
 @pytest.mark.parametrize(("origin", "protocol"), PAIRS)
-@FEW
 @given(data=st.data())
 def test_what_was_written_abroad_is_at_home_there(origin: str, protocol: str, data: st.DataObject) -> None:
     """Written for a provider and read as its own, a request is the identity from then on."""

@@ -18,7 +18,7 @@ from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, asked_by, translate_response
 from dragoman.wire.json import decode
 from dragoman.wire.sse import SseReader
-from tests.laws.journey import FEW, asked, counting, events_of, parsed
+from tests.laws.journey import asked, counting, events_of, parsed
 from tests.laws.marking import Mark, Unresolved, holds, resolve
 from tests.laws.shapes import Kind, Where, as_object, as_text, put
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, single_answers
@@ -122,7 +122,6 @@ def test_a_member_that_nobody_knows_is_accounted_for(provider: str, client: str,
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data())
 def test_unknown_members_everywhere_are_accounted_for(provider: str, client: str, data: st.DataObject) -> None:
     events = Events(provider, data.draw(streams(provider)).stream)
@@ -151,7 +150,6 @@ UNKNOWN: dict[str, JsonObject] = {
 
 
 @pytest.mark.parametrize(("provider", "client"), [pair for pair in PAIRS if pair[0] in UNKNOWN])
-@FEW
 @given(data=st.data())
 def test_an_event_that_nobody_knows_is_reported_once(provider: str, client: str, data: st.DataObject) -> None:
     frames = list(data.draw(streams(provider)).frames)
@@ -168,7 +166,6 @@ def test_an_event_that_nobody_knows_is_reported_once(provider: str, client: str,
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@FEW
 @given(data=st.data())
 def test_a_relay_loses_nothing(protocol: str, data: st.DataObject) -> None:
     events = Events(protocol, data.draw(streams(protocol, lying=True)).stream)
@@ -181,7 +178,6 @@ def test_a_relay_loses_nothing(protocol: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
-@FEW
 @given(data=st.data())
 def test_a_stream_reports_no_unknown_that_the_whole_answer_does_not(
     provider: str, client: str, data: st.DataObject

@@ -19,7 +19,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import translate_response
 from dragoman.wire.json import decode_object
-from tests.laws.journey import FEW, STEADY, asked, bare, counting, events_of, parsed, translated_stream
+from tests.laws.journey import STEADY, asked, bare, counting, events_of, parsed, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.shapes import as_list, as_object, as_text
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
@@ -257,7 +257,6 @@ def test_what_a_client_accumulates_is_the_whole_conversion(provider: str, client
 
 
 @pytest.mark.parametrize(("provider", "client"), [pair for pair in PAIRS if pair[0] != MESSAGES])
-@FEW
 @given(data=st.data())
 def test_lies_do_not_change_what_a_client_accumulates(provider: str, client: str, data: st.DataObject) -> None:
     told = data.draw(streams(provider, lying=True))

@@ -1,29 +1,29 @@
-"""The flight: frame by frame, at its own pace, and it ends when it is told to."""
+"""The flight: frame by frame, at its own pace, and it ends when it is told to. All of it in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from dragoman.errors import Oversized, TimedOut, Truncated
 from dragoman.http.flight import Flight
+from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.echo_flight import EchoFlight
 from dragoman.streaming import StreamTranslator
-from tests.mock.calling import LIMIT, PATIENCE, PROTOCOLS, collected, fly, pieces, question, text_of
+from tests import virtual_time
+from tests.mock.calling import LIMIT, PROTOCOLS, collected, fly, pieces, question, text_of
 from tests.sdk.names import CHAT, MESSAGES
 from tests.sdk.oracles import check_stream
 
+# "You said: hi" has three tokens, and `slow` rests before each.
+SLOW_SECONDS = 3 * ECHO_MODELS["slow"].pace
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story, bounded in time."""
 
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await story()
-
-    asyncio.run(bounded())
+def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a story."""
+    virtual_time.run(story())
 
 
 def long_stream() -> EchoFlight:
@@ -31,8 +31,8 @@ def long_stream() -> EchoFlight:
 
 
 async def others_turn() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
+    """Wait until all others wait for something."""
+    await virtual_time.virtual_loop().quiet()
 
 
 def test_it_is_a_flight() -> None:
@@ -72,10 +72,8 @@ def test_others_have_their_turn_between_frames() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_slow_rests_before_every_token(protocol: str) -> None:
     async def story() -> None:
-        clock = asyncio.get_running_loop().time
-        begun = clock()
         found = await collected(fly(protocol, question(protocol, "slow", "hi", stream=True)))
-        assert clock() - begun > 0.5
+        assert asyncio.get_running_loop().time() == pytest.approx(SLOW_SECONDS)
         assert text_of(protocol, check_stream(protocol, b"".join(found)).body) == "You said: hi"
 
     run(story)
@@ -84,10 +82,8 @@ def test_slow_rests_before_every_token(protocol: str) -> None:
 def test_a_whole_answer_of_slow_is_late() -> None:
     async def story() -> None:
         flight = fly(MESSAGES, question(MESSAGES, "slow", "hi"))
-        clock = asyncio.get_running_loop().time
-        begun = clock()
         await flight.head()
-        assert clock() - begun > 0.5
+        assert asyncio.get_running_loop().time() == pytest.approx(SLOW_SECONDS)
         assert b"You said: hi" in await flight.read(LIMIT)
 
     run(story)

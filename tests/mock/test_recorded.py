@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import cast
@@ -78,7 +80,8 @@ class FakeRequest:
         self.told = replace(self.told, broken=True)
 
 
-def mock_asked(monkeypatch: pytest.MonkeyPatch) -> Ask:
+@contextmanager
+def mock_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """A mock whose times are the same in every run, and whose ids follow from each request."""
     mint = derived_mint(b"")
     app = MockApp(Mint(token=lambda length: mint.token(length), now=lambda: 1_800_000_000))
@@ -93,10 +96,11 @@ def mock_asked(monkeypatch: pytest.MonkeyPatch) -> Ask:
 
         with monkeypatch.context() as patch:
             patch.setattr("dragoman.mock.app.asyncio.sleep", rest)
-            asyncio.run(app(cast(Request, request)))
+            runner.run(app(cast(Request, request)))
         return request.told
 
-    return ask
+    with asyncio.Runner() as runner:
+        yield ask
 
 
 def _text(headers: HeaderList) -> list[tuple[str, str]]:
@@ -111,8 +115,9 @@ def _digest(told: Told) -> str:
 
 @pytest.mark.parametrize("who", ["echo", "mock"])
 def test_what_is_told_is_what_was_told(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, prefix = (ask_echo, "") if who == "echo" else (mock_asked(monkeypatch), "mock-")
-    told = {name: _digest(one) for name, one in dialogues(ask, prefix)}
+    asking, prefix = (nullcontext(ask_echo), "") if who == "echo" else (mock_asked(monkeypatch), "mock-")
+    with asking as ask:
+        told = {name: _digest(one) for name, one in dialogues(ask, prefix)}
     assert len(told) > 700
     recorded: dict[str, dict[str, str]] = json.loads(FILE.read_bytes())
     if os.environ.get("REWRITE_GOLDEN"):

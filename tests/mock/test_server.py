@@ -7,6 +7,9 @@ import os
 import signal
 import socket
 
+import pytest
+
+from dragoman.http.server import Request
 from dragoman.mint import system_mint
 from dragoman.mock.app import MockApp
 from dragoman.mock.server import serve, serve_until
@@ -31,7 +34,21 @@ def test_a_signal_ends_it() -> None:
         asyncio.run(run())
 
 
-def test_an_answer_that_rests_for_long_does_not_hold_it_up() -> None:
+class AnnouncingApp(MockApp):
+    """A mock that says when a request is there."""
+
+    def __init__(self) -> None:
+        super().__init__(system_mint())
+        self.called = asyncio.Event()
+
+    async def __call__(self, request: Request) -> None:
+        """Answer."""
+        self.called.set()
+        await super().__call__(request)
+
+
+def test_an_answer_that_rests_for_long_does_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.mock.server._GRACE", 0.05)
     body = b'{"model":"gpt-5","input":"<mock>\\npause 500\\nsay late\\n</mock>"}'
     head = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\nauthorization: Bearer x\r\ncontent-length: %d\r\n\r\n" % len(
         body
@@ -40,14 +57,15 @@ def test_an_answer_that_rests_for_long_does_not_hold_it_up() -> None:
     async def run() -> bytes:
         stop = asyncio.Event()
         started = asyncio.Event()
+        app = AnnouncingApp()
         with listening() as listener:
             port = listener.getsockname()[1]
-            serving = asyncio.create_task(serve_until(stop, MockApp(system_mint()), listener, started.set))
+            serving = asyncio.create_task(serve_until(stop, app, listener, started.set))
             await started.wait()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(head + body)
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.wait_for(app.called.wait(), TIMEOUT)
             stop.set()
             await asyncio.wait_for(serving, TIMEOUT)
             told = await reader.read()

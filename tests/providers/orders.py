@@ -8,6 +8,8 @@ from dragoman.http.flight import HeaderList
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 
+# An instant in 2096, in seconds of Unix time: credentials that end then do not run out within a test.
+FAR_FUTURE = 4_000_000_000.0
 BODY = b'{"model":"m","max_tokens":1.0,"messages":[]}'
 
 

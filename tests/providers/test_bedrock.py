@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import anthropic
 import botocore.exceptions  # type: ignore[import-untyped]  # botocore has no types
@@ -23,6 +23,7 @@ from botocore.credentials import Credentials  # type: ignore[import-untyped]  # 
 
 from dragoman.errors import BadAnswer, ClientError, ConfigError, Truncated, Unreachable
 from dragoman.http.flight import Call, HeaderList, header
+from dragoman.providers import bedrock as bedrock_module
 from dragoman.providers.bedrock import (
     TRANSPORT,
     Bedrock,
@@ -46,7 +47,7 @@ from tests.providers.imitation import (
     send,
     serving,
 )
-from tests.providers.orders import order_to, provider_of
+from tests.providers.orders import FAR_FUTURE, order_to, provider_of
 
 MODEL = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"
 PROFILE = "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc"
@@ -248,9 +249,11 @@ def test_credentials_are_found_where_botocore_looks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONMENT")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
-    keys, until = default_chain(amazon())()
+    with monkeypatch.context() as patch:
+        patch.setattr(bedrock_module, "time", SimpleNamespace(time=lambda: 1000.0))
+        keys, until = default_chain(amazon())()
     assert keys == Keys("ENVIRONMENT", "secret", "token")
-    assert until > time.time()
+    assert until == 1000.0 + bedrock_module._SECONDS
     assert "secret" not in repr(keys)
     with serving(bedrock("ENVIRONMENT", "secret", token="token")) as (url, _):
         assert send(called(order_to(amazon(url), body=BODY))).status == 200
@@ -282,7 +285,7 @@ def test_found_credentials_are_shared_by_calls() -> None:
     def chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
         def fetch() -> tuple[Keys, float]:
             fetched.append(provider.name)
-            return Keys("A", "S"), time.time() + 600
+            return Keys("A", "S"), FAR_FUTURE
 
         return fetch
 

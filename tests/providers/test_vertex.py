@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from google.auth import _helpers as google_helpers
 
 from dragoman.errors import ClientError, ConfigError, Unreachable
 from dragoman.http.flight import Call, HeaderList, header
@@ -22,7 +23,7 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.vertex import TRANSPORT, Grant, Vertex, google_grants, prediction
 from tests.providers.imitation import MESSAGE, SSE, Answer, Seen, Service, send, serving, vertex
-from tests.providers.orders import order_to, provider_of
+from tests.providers.orders import FAR_FUTURE, order_to, provider_of
 
 MODEL = "claude-sonnet-4-5@20250929"
 BODY = b'{"model":"m","max_tokens":16, "messages":[{"role":"user","content":"h\\u00e9"}]}'
@@ -210,9 +211,10 @@ def test_the_default_of_google_auth_is_found_too(monkeypatch: pytest.MonkeyPatch
     with serving(bank) as (url, _):
         file = bank.account(tmp_path / "account.json", url)
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+        monkeypatch.setattr(google_helpers, "utcnow", lambda: datetime(2030, 1, 1))
         grant, until = google_grants(google())()
     assert grant == Grant("token-1", "project-of-the-account")
-    assert 3000 < until - time.time() < 3700
+    assert until == datetime(2030, 1, 1, 1, tzinfo=UTC).timestamp()
     assert "token" not in repr(grant)
 
 
@@ -238,13 +240,13 @@ def test_credentials_that_are_not_there_are_an_error_with_a_remedy(tmp_path: Pat
 
 
 def test_a_token_that_ran_out_is_fetched_again_and_a_good_one_is_kept() -> None:
-    lives = iter((0.0, 3600.0))
+    ends = iter((0.0, FAR_FUTURE))
     given: list[float] = []
 
     def granting(provider: Provider) -> Callable[[], tuple[Grant, float]]:
         def fetch() -> tuple[Grant, float]:
-            given.append(next(lives))
-            return Grant(f"t{len(given)}", "p"), time.time() + given[-1]
+            given.append(next(ends))
+            return Grant(f"t{len(given)}", "p"), given[-1]
 
         return fetch
 
@@ -300,7 +302,7 @@ def test_what_can_never_be_called_is_an_error_of_the_config(provider: Provider, 
 
 def test_a_project_that_nobody_names_is_an_error_of_the_config() -> None:
     def granting(provider: Provider) -> Callable[[], tuple[Grant, float]]:
-        return lambda: (Grant("t"), time.time() + 3600)
+        return lambda: (Grant("t"), FAR_FUTURE)
 
     with pytest.raises(ConfigError, match=r"providers\.cloud\.project: missing"):
         called(order_to(google(project="")), Vertex(granting))

@@ -116,3 +116,9 @@ def test_the_fixed_wording_is_not_said_twice() -> None:
 
 def test_an_empty_text_adds_no_parentheses() -> None:
     assert anthropic_overflow_message("") == "prompt is too long"
+
+
+def test_only_the_beginning_of_a_long_error_is_searched() -> None:
+    words = "prompt is too long"
+    assert is_context_overflow(400, None, "x" * 16_000 + words)
+    assert not is_context_overflow(400, None, "x" * 17_000 + words)

@@ -20,9 +20,8 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,14 +32,27 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 from tests.gateway.harness import PROVIDER_KEY, Answer, House, Received, Reply, ScriptedProvider, answer_in
-from tests.gateway.says import comes_true
+from tests.server.workers import children
+from tests.waiting import LIMIT, reporting_state, state_of_everything, wait_until
 
 T = TypeVar("T")
-# The machine may be busy with other tests; nothing here takes long by itself.
-PATIENCE = 60.0
+# Seconds until a wait gives up.
+PATIENCE = LIMIT
 ROOT = Path(__file__).parents[2]
 MEBIBYTE = 1024 * 1024
 NO_LINES: tuple[str, ...] = ()
+# Constants of the gateway, by module and name; see `constants/sitecustomize.py`.
+Constants = Mapping[str, float]
+# Seconds between two looks at the configuration file. A changed file is read at the second look.
+LOOK_EVERY = "dragoman.gateway.processes.followed_config.LOOK_EVERY"
+# Seconds within which a repeated signal counts once.
+SAME_SIGNAL = "dragoman.gateway.processes.worker.SAME_SIGNAL"
+# Seconds until a worker that died is started again; doubled each time.
+FIRST_PAUSE = "dragoman.gateway.processes.supervisor._FIRST_PAUSE"
+QUICK: Constants = {LOOK_EVERY: 0.05}
+NO_CONSTANTS: Constants = {}
+# Lines of a log, lines of standard output and requests at a provider that a failed wait shows.
+_LOG_LINES, _OUT_LINES, _REQUESTS = 60, 20, 20
 
 WRITER: ContextVar[asyncio.StreamWriter] = ContextVar("WRITER")
 
@@ -48,11 +60,11 @@ WRITER: ContextVar[asyncio.StreamWriter] = ContextVar("WRITER")
 class Lines:
     """What a process writes to one of its streams, line by line, read in a thread.
 
-    `ask_where` is called when a line does not come, and has the process say why.
+    `before_giving_up` is called when a wait fails, before the error collects the state of everything.
     """
 
-    def __init__(self, stream: IO[bytes], ask_where: Callable[[], str] | None = None) -> None:
-        self._ask_where = ask_where
+    def __init__(self, stream: IO[bytes], before_giving_up: Callable[[], None] | None = None) -> None:
+        self._before_giving_up = before_giving_up
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._ended = False
@@ -84,14 +96,20 @@ class Lines:
         with self._news:
             if self._news.wait_for(lambda: len(found()) >= count or self._ended, PATIENCE) and len(found()) >= count:
                 return found()[count - 1]
-        where = self._ask_where() if self._ask_where is not None else ""
-        raise AssertionError(f"{text!r} was not said, but:\n" + "\n".join([*self.all(), where]))
+        raise self._failure(f"{count} lines with {text!r}")
 
     def finish(self) -> list[str]:
-        """Every line, once there are no more."""
+        """Every line, once the stream has ended."""
         self._thread.join(PATIENCE)
-        assert self._ended
+        if not self._ended:
+            raise self._failure("the end of the stream")
         return self.all()
+
+    def _failure(self, what: str) -> AssertionError:
+        if self._before_giving_up is not None:
+            self._before_giving_up()
+        own = "\n".join(self.all()[-_LOG_LINES:])
+        return AssertionError(f"waited for: {what}\n{own}\n{state_of_everything()}")
 
 
 class Process:
@@ -105,7 +123,10 @@ class Process:
         under: Sequence[str] = NO_LINES,
         terminal: bool = False,
         command: str = "serve",
+        constants: Constants = NO_CONSTANTS,
     ) -> None:
+        # What ends it in C, or does not let it go on, is told with a traceback.
+        variables = {**clean_environment(directory), "PYTHONFAULTHANDLER": "1", **(environment or {})}
         # What the log is read from and written to.
         ours, theirs = pty.openpty() if terminal else os.pipe()
         self._process = subprocess.Popen(
@@ -114,25 +135,34 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=theirs,
             cwd=directory,
-            # What ends it in C, or does not let it go on, is told with a traceback.
-            env={**clean_environment(directory), "PYTHONFAULTHANDLER": "1", **(environment or {})},
+            env=with_constants(variables, {**QUICK, **constants}) if command == "serve" else variables,
             # Whoever runs the tests may do so in a terminal, which is none of this process's.
             start_new_session=True,
         )
         os.close(theirs)
         assert self._process.stdout is not None
         self.pid = self._process.pid
-        self.out = Lines(self._process.stdout)
-        self.log = Lines(os.fdopen(ours, "rb"), self._where)
+        self.out = Lines(self._process.stdout, self._abort)
+        self.log = Lines(os.fdopen(ours, "rb"), self._abort)
+        self._reporting = reporting_until_closed(self._report)
 
-    def _where(self) -> str:
-        """End a process that does not say what it should; the log then ends with where it stood."""
+    def _abort(self) -> None:
+        """End the process and its workers so that their log ends with the tracebacks of all threads."""
+        if not self.running:
+            return
+        for pid in (*children(self.pid), self.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGABRT)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE)
+
+    def _report(self) -> str:
+        """Last lines of the log and of standard output, and the exit status or the workers."""
         status = self._process.poll()
-        if status is not None:
-            return f"and it ended with {status}"
-        self.send(signal.SIGABRT)
-        self.wait()
-        return "and it ran until it was ended here"
+        state = f"running, with the workers {sorted(children(self.pid))}" if status is None else f"ended with {status}"
+        out = [] if self.out is self.log else ["standard output:", *self.out.all()[-_OUT_LINES:]]
+        # The state comes last, because the beginning of a long report is cut off.
+        return "\n".join(["log:", *self.log.all()[-_LOG_LINES:], *out, f"process {self.pid}: {state}"])
 
     def listening(self) -> int:
         """Wait until it listens; give the port."""
@@ -144,9 +174,13 @@ class Process:
 
     def wait(self) -> int:
         """Wait for the end; give the exit status."""
-        status = self._process.wait(PATIENCE)
         self.out.finish()
         self.log.finish()
+        try:
+            status = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"waited for: the end of process {self.pid}\n{state_of_everything()}") from None
+        self._reporting.close()
         return status
 
     @property
@@ -154,10 +188,10 @@ class Process:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def stop(self) -> int:
-        """Ask it to end, and wait."""
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ask it to end, and wait. After an interrupt it does not serve on for `timeouts.lame_duck`, which is 5 s."""
         if self.running:
-            self.send(signal.SIGTERM)
+            self.send(number)
         return self.wait()
 
     def end(self) -> None:
@@ -169,6 +203,13 @@ class Process:
     def events(self, name: str) -> list[JsonObject]:
         """The log's lines of one kind."""
         return [line for line in map(as_object, self.log.all()) if line["event"] == name]
+
+
+def reporting_until_closed(report: Callable[[], str]) -> ExitStack:
+    """Have failed waits print `report()` until the result is closed."""
+    stack = ExitStack()
+    stack.enter_context(reporting_state(report))
+    return stack
 
 
 def read_until(connection: socket.socket, text: bytes) -> bytes:
@@ -203,6 +244,15 @@ def clean_environment(directory: Path) -> dict[str, str]:
     return environment | {"HOME": str(directory), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
+def with_constants(environment: Mapping[str, str], constants: Constants) -> dict[str, str]:
+    """An environment in which a gateway has these constants."""
+    if not constants:
+        return dict(environment)
+    # Last on the path, so that another `sitecustomize` of a test takes precedence.
+    path = f"{environment['PYTHONPATH']}{os.pathsep}{ROOT / 'tests/server/constants'}"
+    return {**environment, "PYTHONPATH": path, "TEST_CONSTANTS": json.dumps(dict(constants))}
+
+
 class Provider(ScriptedProvider):
     """A scripted provider whose steps can reach the connection they are written to."""
 
@@ -210,6 +260,12 @@ class Provider(ScriptedProvider):
         WRITER.set(writer)
         # Each reply is its connection's last, and says so: else the next call may be sent where nobody reads any more.
         return await super()._write(replace(reply, headers=(*reply.headers, ("connection", "close"))), writer)
+
+    def report(self) -> str:
+        """The last requests, for a wait that failed."""
+        requests = [f"{each.method} {each.target} {each.body[:300]!r}" for each in self.received[-_REQUESTS:]]
+        counts = f"{len(self.received)} requests, {self.open} open connections, {self.hung_up} hung up by the caller"
+        return "\n".join([f"provider at port {self.port}: {counts}; the last requests:", *requests])
 
 
 async def reset() -> None:
@@ -249,11 +305,9 @@ class Gate:
         """Wait until so many replies are held."""
         self._until(lambda: self.waiting >= count, lambda: f"{self.waiting} of {count} calls came")
 
-    def deserted(self, count: int = 1) -> float:
-        """Wait until so many callers have hung up; give the seconds it took."""
-        begun = time.monotonic()
+    def deserted(self, count: int = 1) -> None:
+        """Wait until `count` callers have hung up."""
         self._until(lambda: self.left >= count, lambda: f"{self.left} of {count} calls were cancelled")
-        return time.monotonic() - begun
 
     def _count(self, waiting: int, left: int) -> None:
         with self._news:
@@ -263,7 +317,9 @@ class Gate:
 
     def _until(self, reached: Callable[[], bool], words: Callable[[], str]) -> None:
         with self._news:
-            assert self._news.wait_for(reached, PATIENCE), words()
+            if self._news.wait_for(reached, PATIENCE):
+                return
+        raise AssertionError(f"{words()}\n{state_of_everything()}")
 
 
 class Script:
@@ -290,9 +346,27 @@ class Served(House):
         """Do something on the provider's loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * PATIENCE)
 
+    def connect(self) -> socket.socket:
+        """A raw connection to the gateway."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
     def stop(self) -> int:
         """Ask the process to end, and wait; give the exit status."""
-        return self.process.stop()
+        return self.process.stop(signal.SIGTERM)
+
+    def restart(self, *arguments: str, constants: Constants = NO_CONSTANTS) -> None:
+        """Start another gateway on the files of the one that has ended."""
+        assert not self.process.running
+        given = ["--config", str(self.file), "--port", "0", *arguments]
+        self.process = Process(given, self.directory, constants=constants)
+        self.port = self.process.listening()
+
+    def replace_file(self, text: str) -> None:
+        """Put a new configuration in the old one's place, in one step: the gateway never reads half of it."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(0o600)
+        new.replace(self.file)
 
     def send(self, path: str, body: object, *lines: str) -> socket.socket:
         """Send a request and leave the reply unread."""
@@ -322,8 +396,8 @@ class Served(House):
         return next(float(found.rsplit(" ", 1)[1]) for found in lines if found.startswith(line + " "))
 
     def is_idle(self) -> bool:
-        """Whether nobody is being answered any more; what was just cancelled may take a moment."""
-        return comes_true(lambda: self.metric("dragoman_in_flight") == 0, PATIENCE)
+        """Wait until no exchange is in flight."""
+        return wait_until(lambda: self.metric("dragoman_in_flight") == 0, "no exchange in flight")
 
     def exchanges(self, count: int) -> list[JsonObject]:
         """Wait for so many exchanges in the log."""
@@ -376,26 +450,36 @@ def serving(
     environment: Mapping[str, str] | None = None,
     under: Sequence[str] = NO_LINES,
     terminal: bool = False,
+    constants: Constants = NO_CONSTANTS,
 ) -> Iterator[Served]:
     """A gateway process in front of a provider that follows a script; `more` is added to its configuration.
 
     `under` is a command that starts it, if it is not to be started directly; `terminal` is where its log goes.
     """
-    with TemporaryDirectory() as name, looping() as loop:
-        house = Served(loop, Provider(script), Path(name))
-        house.run(house.provider.start())
+    with provided(script, more) as house:
+        given = ["--config", str(house.file), "--port", "0", *arguments]
+        house.process = Process(given, house.directory, environment, under, terminal, constants=constants)
         try:
-            house.file.write_text(config(house.provider.port, more))
-            house.file.chmod(0o600)
-            given = ["--config", str(house.file), "--port", "0", *arguments]
-            house.process = Process(given, house.directory, environment, under, terminal)
-            try:
-                house.port = house.process.listening()
-                yield house
-            finally:
-                house.process.end()
+            house.port = house.process.listening()
+            yield house
         finally:
-            house.run(house.provider.stop())
+            house.process.end()
+
+
+@contextmanager
+def provided(script: Callable[[Received], Reply], more: str) -> Iterator[Served]:
+    """A provider that follows a script, and a configuration with it in an empty directory; no gateway yet."""
+    with TemporaryDirectory() as name, looping() as loop:
+        provider = Provider(script)
+        house = Served(loop, provider, Path(name))
+        house.run(provider.start())
+        try:
+            house.file.write_text(config(provider.port, more))
+            house.file.chmod(0o600)
+            with reporting_state(provider.report):
+                yield house
+        finally:
+            house.run(provider.stop())
 
 
 @contextmanager

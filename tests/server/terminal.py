@@ -19,10 +19,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.gateway.harness import Received, Reply
-from tests.server.process import NO_LINES, Lines, Process, Provider, Served, clean_environment, config, looping
+from tests.server.process import (
+    NO_CONSTANTS,
+    NO_LINES,
+    QUICK,
+    Constants,
+    Lines,
+    Process,
+    Served,
+    clean_environment,
+    provided,
+    reporting_until_closed,
+    with_constants,
+)
 
 # Takes standard input for its controlling terminal, and becomes another program.
 _IN_TERMINAL = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -38,6 +49,7 @@ class TerminalProcess(Process):
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = NO_LINES,
         columns: int = 80,
+        constants: Constants = NO_CONSTANTS,
     ) -> None:
         self._window, theirs = pty.openpty()
         self.resize(columns)
@@ -47,16 +59,17 @@ class TerminalProcess(Process):
             stdout=theirs,
             stderr=theirs,
             cwd=directory,
-            env={**_plain_environment(directory), **(environment or {})},
+            env=with_constants({**_plain_environment(directory), **(environment or {})}, {**QUICK, **constants}),
             start_new_session=True,
         )
         os.close(theirs)
         self.pid = self._process.pid
         ours, shown = os.pipe()
-        self.out = self.log = Lines(os.fdopen(ours, "rb"))
+        self.out = self.log = Lines(os.fdopen(ours, "rb"), self._abort)
         self._closing, self._close = os.pipe()
         self._thread = threading.Thread(target=self._show, args=(shown,), daemon=True)
         self._thread.start()
+        self._reporting = reporting_until_closed(self._report)
 
     def resize(self, columns: int) -> None:
         """Make the window as wide as this."""
@@ -113,20 +126,14 @@ def serving_in_terminal(
     environment: Mapping[str, str] | None = None,
     under: Sequence[str] = NO_LINES,
     columns: int = 80,
+    constants: Constants = NO_CONSTANTS,
 ) -> Iterator[tuple[Served, TerminalProcess]]:
     """A gateway in a terminal, in front of a provider that follows a script; and the terminal."""
-    with TemporaryDirectory() as name, looping() as loop:
-        house = Served(loop, Provider(script), Path(name))
-        house.run(house.provider.start())
+    with provided(script, more) as house:
+        given = ["--config", str(house.file), "--port", "0", *arguments]
+        house.process = terminal = TerminalProcess(given, house.directory, environment, under, columns, constants)
         try:
-            house.file.write_text(config(house.provider.port, more))
-            house.file.chmod(0o600)
-            given = ["--config", str(house.file), "--port", "0", *arguments]
-            house.process = terminal = TerminalProcess(given, house.directory, environment, under, columns)
-            try:
-                house.port = terminal.listening()
-                yield house, terminal
-            finally:
-                terminal.end()
+            house.port = terminal.listening()
+            yield house, terminal
         finally:
-            house.run(house.provider.stop())
+            terminal.end()

@@ -331,7 +331,9 @@ def test_item_3_a_running_gateway_keeps_its_settings_until_a_change_is_trusted(c
         port = process.listening()
         question = {"model": "mine", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
         assert "error" not in ask(port, "/v1/messages", question, key)
-        file.write_text('[models]\n"yours" = "echo/text"\n')
+        new = file.with_suffix(".new")
+        new.write_text('[models]\n"yours" = "echo/text"\n')
+        new.replace(file)
         line = process.log.wait(REFUSED, workers)
         assert "you have not trusted it with this content" in line
         assert f"`dragoman trust {file}`" in line

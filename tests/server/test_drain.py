@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +15,14 @@ from tests.gateway.harness import stream as streamed
 from tests.gateway.says import PAIRS, failure_of, is_finished, question, speaking, stream_failure, text_of, turn
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import Gate, Served, config, serving
-from tests.server.workers import running_workers
+from tests.server.process import SAME_SIGNAL, Gate, Served, config, serving
+from tests.server.workers import running_workers, wait_handled
+from tests.waiting import wait_until
 
 STOPPING = "stopping when running exchanges have ended"
 ENDING = "ending exchanges that still run"
+# Whether signals that follow each other are one is a matter of time, which tests do not measure.
+EACH_COUNTS, ALL_COUNT_ONCE = {SAME_SIGNAL: 0.0}, {SAME_SIGNAL: 3600.0}
 
 
 class Holding:
@@ -101,8 +103,7 @@ def test_what_runs_ends_whole_and_nobody_new_is_let_in(number: signal.Signals, w
         house.process.log.wait(STOPPING)
         with idle:
             assert idle.recv(1) == b""
-        while not _refuses(house):
-            pass
+        wait_until(lambda: _refuses(house), "the port is closed")
         holding.gate.open()
         _read_all(asked, _is_whole)
         assert house.process.wait() == 0
@@ -113,7 +114,7 @@ def test_what_runs_ends_whole_and_nobody_new_is_let_in(number: signal.Signals, w
 @pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
 def test_what_still_runs_after_the_limit_ends_in_the_clients_own_error_form(workers: str) -> None:
     holding = Holding()
-    with serving(holding, "[timeouts]\ndrain = 0.3\n", arguments=("--workers", workers)) as house:
+    with serving(holding, "[timeouts]\ndrain = 0.1\n", arguments=("--workers", workers)) as house:
         asked = _ask_all(house, holding.gate)
         house.process.send(signal.SIGTERM)
         _read_all(asked, _is_told_of_the_end)
@@ -129,12 +130,12 @@ def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(
     numbers: tuple[signal.Signals, ...], workers: str
 ) -> None:
     holding = Holding()
-    with serving(holding, "[timeouts]\ndrain = 3600\n", arguments=("--workers", workers)) as house:
+    more, arguments = "[timeouts]\ndrain = 3600\n", ("--workers", workers)
+    with serving(holding, more, arguments=arguments, constants=EACH_COUNTS) as house:
         asked = _ask_all(house, holding.gate)
         for number in numbers:
             house.process.send(number)
             house.process.log.wait(STOPPING)
-            time.sleep(0.5)
         _read_all(asked, _is_told_of_the_end)
         assert house.process.wait() == 0
         told = house.process.events("exchange")
@@ -143,12 +144,11 @@ def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(
 
 def test_three_signals_skip_the_time_before_and_then_the_drain() -> None:
     holding = Holding()
-    with serving(holding, "[timeouts]\nlame_duck = 3600\ndrain = 3600\n") as house:
+    with serving(holding, "[timeouts]\nlame_duck = 3600\ndrain = 3600\n", constants=EACH_COUNTS) as house:
         asked = _ask_all(house, holding.gate)
         for number, line in ((signal.SIGTERM, SOON), (signal.SIGTERM, STOPPING), (signal.SIGINT, ENDING)):
             house.process.send(number)
             house.process.log.wait(line)
-            time.sleep(0.5)
         _read_all(asked, _is_told_of_the_end)
         assert house.process.wait() == 0
 
@@ -157,14 +157,16 @@ def test_three_signals_skip_the_time_before_and_then_the_drain() -> None:
 @pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
 def test_one_key_that_is_pressed_counts_once(workers: int) -> None:
     holding = Holding()
-    with serving(holding, "[timeouts]\ndrain = 3600\n", arguments=("--workers", str(workers))) as house:
+    more, arguments = "[timeouts]\ndrain = 3600\n", ("--workers", str(workers))
+    with serving(holding, more, arguments=arguments, constants=ALL_COUNT_ONCE) as house:
         asked = _ask_all(house, holding.gate)
         children = running_workers(house.process.pid, workers) if workers > 1 else ()
+        pids = (house.process.pid, *children)
         # As a terminal does, and as those do who tell a process and then its group.
-        for pid in (house.process.pid, *children, house.process.pid, *children):
+        for pid in pids * 2:
             os.kill(pid, signal.SIGINT)
+            wait_handled(pids)
         house.process.log.wait(STOPPING)
-        time.sleep(0.5)
         holding.gate.open()
         _read_all(asked, _is_whole)
         assert house.process.wait() == 0
@@ -181,9 +183,9 @@ def test_a_limit_of_nothing_ends_everything_at_once() -> None:
 
 def test_what_began_under_a_former_configuration_is_told_of_the_end_too() -> None:
     holding = Holding()
-    with serving(holding, "[timeouts]\ndrain = 0.3\n") as house:
+    with serving(holding, "[timeouts]\ndrain = 0.1\n") as house:
         asked = _ask_all(house, holding.gate)
-        house.file.write_text(config(house.provider.port, '"new" = "chat/served"\n[timeouts]\ndrain = 0.2\n'))
+        house.replace_file(config(house.provider.port, '"new" = "chat/served"\n[timeouts]\ndrain = 0.1\n'))
         house.process.send(signal.SIGHUP)
         house.process.log.wait("the configuration was changed")
         house.process.send(signal.SIGTERM)
@@ -248,7 +250,7 @@ def test_a_balancer_sees_that_it_is_not_ready_before_the_port_is_closed(workers:
 
 @pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
 def test_the_time_before_the_port_is_closed_ends_by_itself(workers: str) -> None:
-    with serving(Holding(), "[timeouts]\nlame_duck = 0.5\n", arguments=("--workers", workers)) as house:
+    with serving(Holding(), "[timeouts]\nlame_duck = 0.1\n", arguments=("--workers", workers)) as house:
         house.process.send(signal.SIGTERM)
         house.process.log.wait(SOON)
         assert house.process.wait() == 0

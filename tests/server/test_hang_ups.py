@@ -1,8 +1,7 @@
-"""A client that goes away: the provider's call is cancelled within two seconds, wherever the exchange stands."""
+"""A client that disconnects: the provider's call is cancelled, wherever the exchange stands."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -13,9 +12,11 @@ import pytest
 from tests.gateway.harness import PATHS, Reply, Step
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import NAMES, PAIRS, opening, question, speaking
-from tests.server.process import PATIENCE, Gate, Script, Served, read_until, serving
+from tests.server.process import Gate, Script, Served, read_until, serving
+from tests.waiting import wait_until
 
-SOON = 2.0
+# No time-out can end a call before a wait of the tests gives up: only the client's disconnect does.
+NO_TIMEOUTS = "[timeouts]\nfirst_byte = 3600\nidle = 3600\n"
 NUMBERS = count()
 
 
@@ -59,15 +60,13 @@ def script() -> Script:
 
 @pytest.fixture(scope="module")
 def house(script: Script) -> Iterator[Served]:
-    with serving(script) as served:
+    with serving(script, NO_TIMEOUTS) as served:
         yield served
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("pair", PAIRS, ids=" asks ".join)
-def test_a_hang_up_cancels_the_call_within_two_seconds(
-    house: Served, script: Script, pair: tuple[str, str], moment: str
-) -> None:
+def test_a_hang_up_cancels_the_call(house: Served, script: Script, pair: tuple[str, str], moment: str) -> None:
     client, provider = pair
     reply, stream, answered = MOMENTS[moment]
     name, gate = f"held-{next(NUMBERS)}", Gate()
@@ -76,7 +75,7 @@ def test_a_hang_up_cancels_the_call_within_two_seconds(
         gate.reached()
         if answered:
             read_until(end, b"\r\n\r\n")
-    assert gate.deserted() <= SOON
+    gate.deserted()
 
 
 def test_a_reset_cancels_the_call_too(house: Served, script: Script) -> None:
@@ -86,7 +85,7 @@ def test_a_reset_cancels_the_call_too(house: Served, script: Script) -> None:
     with house.send(PATHS[client], question(client, provider, stream=True, model=f"{NAMES[provider]}/reset")) as end:
         gate.reached()
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    assert gate.deserted() <= SOON
+    gate.deserted()
 
 
 def test_many_hang_ups_at_once_cancel_every_call_and_leave_nothing_under_way(house: Served, script: Script) -> None:
@@ -102,7 +101,7 @@ def test_many_hang_ups_at_once_cancel_every_call_and_leave_nothing_under_way(hou
     finally:
         for end in ends:
             end.close()
-    assert gate.deserted(len(ends)) <= SOON
+    gate.deserted(len(ends))
     # What their calls took is counted first.
     house.process.log.wait('"model":"many"', len(ends))
     cancelled = 'dragoman_failures_total{client="openai-chat",provider="chat",kind="cancelled"}'
@@ -110,10 +109,4 @@ def test_many_hang_ups_at_once_cancel_every_call_and_leave_nothing_under_way(hou
     assert house.is_idle()
     told = [line["failure"] for line in house.process.events("exchange") if line["model"] == "many"]
     assert told == ["cancelled"] * len(ends)
-    house.run(_emptied(house))
-
-
-async def _emptied(house: Served) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while house.provider.open:
-            await asyncio.sleep(0.01)
+    wait_until(lambda: house.provider.open == 0, "no open connection at the provider")

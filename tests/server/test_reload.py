@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -17,13 +16,14 @@ from tests.gateway.harness import CHAT, PATHS, PROTOCOLS, Answer, Received, Repl
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import PAIRS, is_finished, question, speaking, streams, tells, text_of, turn
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import Gate, Served, config, serving
+from tests.server.process import LOOK_EVERY, PATIENCE, Gate, Served, config, serving
+from tests.waiting import wait_until
 
 CHANGED = "the configuration was changed"
 REFUSED = "the configuration was not changed"
 STEPS = 20
-# Shorter than the time between two looks at the file, which is read only once it rests.
-PACE = 0.05
+# No look at the file: only a signal makes the gateway read it.
+UNWATCHED = {LOOK_EVERY: 3600.0}
 
 
 class Provider:
@@ -60,6 +60,11 @@ class Load:
         self.answers: list[tuple[str, bool, Answer]] = []
         self.over = Event()
 
+    def go_on(self) -> None:
+        """Wait until every pair of protocols was answered again, whole and streamed."""
+        due = len(self.answers) + 2 * len(PAIRS)
+        wait_until(lambda: len(self.answers) >= due, f"{due} answers to the crowd")
+
 
 @contextmanager
 def _under_load(house: Served) -> Iterator[Load]:
@@ -81,22 +86,10 @@ def _under_load(house: Served) -> Iterator[Load]:
         yield load
     finally:
         load.over.set()
-        running.result(60)
+        running.result(PATIENCE)
     for client, stream, told in load.answers:
         assert (told.status, told.complete) == (200, True), told
         assert is_finished(client, told.body) if stream else text_of(client, told.json())
-
-
-def _replace(house: Served, text: str) -> None:
-    """Put a new file in the old one's place, in one step."""
-    new = house.file.with_suffix(".new")
-    new.write_text(text)
-    new.chmod(0o600)
-    new.replace(house.file)
-
-
-def _changes(house: Served) -> int:
-    return len(house.process.events(CHANGED))
 
 
 def _routes(house: Served, name: str) -> str:
@@ -107,42 +100,49 @@ def _asks_for(house: Served, model: str) -> int:
     return house.post(PATHS[CHAT], question(CHAT, CHAT, model=model)).status
 
 
+def _applies(house: Served, model: str) -> None:
+    """Wait until the file with a model in it is in force."""
+    wait_until(lambda: _asks_for(house, model) == 200, f"the file with {model!r} applies")
+
+
 def test_a_file_that_is_replaced_applies_and_no_request_fails(house: Served) -> None:
     with _under_load(house) as load:
         for number in range(2):
-            name, before = f"replaced-{number}", _changes(house)
+            name = f"replaced-{number}"
             assert _asks_for(house, name) == 404
-            _replace(house, _routes(house, name))
-            house.process.log.wait(CHANGED, before + 1)
-            assert _asks_for(house, name) == 200
+            load.go_on()
+            house.replace_file(_routes(house, name))
+            _applies(house, name)
+            load.go_on()
         assert _asks_for(house, "replaced-0") == 404
-    assert len(load.answers) > len(PAIRS)
 
 
-def test_a_file_that_is_rewritten_in_place_is_read_when_it_rests(house: Served) -> None:
-    before = _changes(house)
-    text = _routes(house, "rewritten")
+def test_a_file_that_is_rewritten_in_place_applies_when_it_is_whole(house: Served) -> None:
+    """It is read only once it rests (`test_followed_config.py`); here it may rest for longer than a look takes."""
+    text = "#\n" + _routes(house, "rewritten")
     size = len(text) // STEPS + 1
-    with _under_load(house):
+    with _under_load(house) as load:
         with house.file.open("w") as file:
+            # No TOML before the last step, whatever of it is read.
             for start in range(0, len(text), size):
-                file.write(text[start : start + size])
+                file.write(text[start : start + size].replace("#", "["))
                 file.flush()
-                time.sleep(PACE)
-        house.process.log.wait(CHANGED, before + 1)
-        assert _asks_for(house, "rewritten") == 200
-    assert _changes(house) == before + 1
-    assert not [line for line in house.process.log.all() if REFUSED in line]
+            file.seek(0)
+            file.write("#")
+        _applies(house, "rewritten")
+        load.go_on()
 
 
 def test_a_bad_file_is_told_with_its_place_and_remedy_and_the_old_one_stays(house: Served) -> None:
-    good = house.file.read_text()
+    refused = f"{REFUSED}: the new one has errors"
     wrong = config(house.provider.port, '"nowhere" = "nobody/served"\n[timeouts]\nidle = "soon"\n')
-    with _under_load(house):
-        _replace(house, wrong)
+    before = len(house.process.events(refused))
+    with _under_load(house) as load:
+        house.replace_file(wrong)
         house.process.log.wait('"key":"timeouts.idle"')
         assert _asks_for(house, "routed") == 200
-    told = {str(line["key"]): line for line in map(dict, house.process.events(f"{REFUSED}: the new one has errors"))}
+        load.go_on()
+    told = {str(line["key"]): line for line in map(dict, house.process.events(refused)[before:])}
     assert set(told) == {"models.nowhere", "timeouts.idle"}
     for key, line in told.items():
         name = key.partition(".")[2]
@@ -151,56 +151,48 @@ def test_a_bad_file_is_told_with_its_place_and_remedy_and_the_old_one_stays(hous
         assert wrong.splitlines()[int(str(line["line"])) - 1].strip('"').startswith(name)
         assert line["problem"]
         assert line["remedy"]
-    before = _changes(house)
-    _replace(house, good + '"mended" = "chat/served"\n')
-    house.process.log.wait(CHANGED, before + 1)
-    assert _asks_for(house, "mended") == 200
+    house.replace_file(_routes(house, "mended"))
+    _applies(house, "mended")
 
 
 def test_a_file_that_is_gone_or_no_toml_leaves_everything_as_it_was(house: Served) -> None:
-    good = house.file.read_text()
     house.file.unlink()
     house.process.log.wait("cannot be read")
     assert _asks_for(house, "routed") == 200
-    house.file.write_text("[providers\n")
+    house.replace_file("[providers\n")
     house.process.log.wait("is not TOML")
     assert _asks_for(house, "routed") == 200
-    before = _changes(house)
-    house.file.write_text(good)
-    house.file.chmod(0o600)
-    house.process.log.wait(CHANGED, before + 1)
+    house.replace_file(_routes(house, "again"))
+    _applies(house, "again")
 
 
-def test_a_hang_up_signal_reads_the_file_at_once(house: Served) -> None:
-    before = _changes(house)
-    _replace(house, _routes(house, "signalled"))
-    house.process.send(signal.SIGHUP)
-    house.process.log.wait(CHANGED, before + 1)
-    assert _asks_for(house, "signalled") == 200
+def test_a_hang_up_signal_reads_the_file_at_once(provider: Provider) -> None:
+    with serving(provider, constants=UNWATCHED) as house:
+        house.replace_file(_routes(house, "signalled"))
+        house.process.send(signal.SIGHUP)
+        house.process.log.wait(CHANGED)
+        assert _asks_for(house, "signalled") == 200
 
 
 def test_host_and_port_stay_until_a_restart(house: Served) -> None:
-    before = _changes(house)
-    _replace(house, config(house.provider.port, '[server]\nhost = "0.0.0.0"\nworkers = 3\n'))
-    house.process.log.wait(CHANGED, before + 1)
+    house.replace_file(config(house.provider.port, '[server]\nhost = "0.0.0.0"\nworkers = 3\n'))
     house.process.log.wait("change only with a restart")
     assert all(house.post(PATHS[client], question(client, CHAT)).status == 200 for client in PROTOCOLS)
     # Neither is there another address, nor another Host that is let in.
     assert house.get("/healthz", host="gateway.example.org").status == 403
 
 
-# The last one on this gateway: from here on it asks for keys.
-
-
-def test_a_stream_goes_on_under_the_configuration_it_began_with(house: Served, provider: Provider) -> None:
-    key = "sk-gateway-key-of-the-reload-test"
-    with house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True, model="chat/held"), "connection: close") as end:
+def test_a_stream_goes_on_under_the_configuration_it_began_with() -> None:
+    key, provider = "sk-gateway-key-of-the-reload-test", Provider()
+    with (
+        serving(provider) as house,
+        house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True, model="chat/held"), "connection: close") as end,
+    ):
         provider.gate.reached()
-        before = _changes(house)
         digest = sha256(key.encode()).hexdigest()
         # Neither its provider is there any more, nor may it ask without a key.
-        _replace(house, f'[keys.new]\nhash = "sha256:{digest}"\n')
-        house.process.log.wait(CHANGED, before + 1)
+        house.replace_file(f'[keys.new]\nhash = "sha256:{digest}"\n')
+        house.process.log.wait(CHANGED)
         assert _asks_for(house, "chat/served") == 401
         told = house.post(PATHS[CHAT], question(CHAT, CHAT, model="chat/served"), x_api_key=key)
         assert told.status == 404
@@ -215,16 +207,16 @@ def test_pitfall_445_keys_that_came_with_a_change_do_not_go_with_another() -> No
     with serving(lambda received: tells(CHAT)) as house:
         asked = question(CHAT, CHAT, model="routed")
         assert house.post(PATHS[CHAT], asked).status == 200
-        _replace(house, config(house.provider.port, f'[keys.new]\nkey = "{key}"\n'))
+        house.replace_file(config(house.provider.port, f'[keys.new]\nkey = "{key}"\n'))
         house.process.log.wait(CHANGED)
         assert [house.post(PATHS[CHAT], asked, x_api_key=given).status for given in (key, "none")] == [200, 401]
-        _replace(house, config(house.provider.port))
+        house.replace_file(config(house.provider.port))
         house.process.log.wait(REFUSED)
         (told,) = house.process.events(f"{REFUSED}: the new one has errors")
         assert told["key"] == "keys"
         assert "an empty [keys] table" in str(told["remedy"])
         assert [house.post(PATHS[CHAT], asked, x_api_key=given).status for given in (key, "none")] == [200, 401]
-        _replace(house, config(house.provider.port, "[keys]\n"))
+        house.replace_file(config(house.provider.port, "[keys]\n"))
         house.process.log.wait(CHANGED, 2)
         assert [house.post(PATHS[CHAT], asked, x_api_key=given).status for given in (key, "none")] == [401, 401]
 
@@ -245,10 +237,10 @@ def test_item_12_a_reload_remembers_which_keys_rest() -> None:
             '[providers.pooled]\nprotocol = "openai-chat"\napi_key = ["sk-first-0123456789", "sk-second-0123456789"]\n'
             f'base_url = "http://127.0.0.1:{house.provider.port}/v1"\n'
         )
-        house.file.write_text(config(house.provider.port, pooled))
+        house.replace_file(config(house.provider.port, pooled))
         house.process.log.wait(CHANGED)
         assert house.post(PATHS[CHAT], asked).status == 200
-        house.file.write_text(config(house.provider.port, pooled + "streams = 'asked'\n"))
+        house.replace_file(config(house.provider.port, pooled + "streams = 'asked'\n"))
         house.process.log.wait(CHANGED, 2)
         for _ in range(3):
             assert house.post(PATHS[CHAT], asked).status == 200

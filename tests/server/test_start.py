@@ -180,6 +180,8 @@ def test_a_store_that_cannot_be_opened_is_told_and_nobody_listens(tmp_path: Path
     assert "settings that are not default" in settings
     assert "storage.path: the file cannot be opened" in said
     assert "name a file in a directory that can be written to" in said
+    assert "keep = false" in said
+    assert "Traceback" not in said
 
 
 def test_a_hang_up_signal_before_anything_was_read_ends_nothing(tmp_path: Path) -> None:

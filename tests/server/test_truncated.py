@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -14,14 +13,14 @@ import pytest
 
 from tests.gateway.harness import CHAT, PATHS, Received, Reply
 from tests.gateway.says import question, tells
-from tests.server.process import Served, config, serving
-from tests.server.workers import running_workers
+from tests.server.process import FIRST_PAUSE, Served, config, serving
+from tests.server.workers import children, running_workers, wait_for_turns
 
 KEY = "dgm_key-of-the-truncation-test-0123456789"
 KEYS = f'[keys.laptop]\nhash = "sha256:{sha256(KEY.encode()).hexdigest()}"\n'
 REFUSED = "the configuration was not changed"
-# Much longer than it takes to look at the file twice, and to read it.
-A_WHILE = 2.5
+# More often than it takes to look at the file twice, and to read it.
+TURNS = 6
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
@@ -35,8 +34,14 @@ def public(workers: int) -> Iterator[Served]:
     """A gateway with a key that is bound to every address; what is asked of it here comes over loopback."""
     # The address is in the file, too: what is left of that says nothing of others.
     more = f'[server]\nhost = "0.0.0.0"\nworkers = {workers}\n{KEYS}'
-    with serving(_answer, more, environment={"OPENAI_API_KEY": "sk-of-the-environment"}) as house:
+    environment = {"OPENAI_API_KEY": "sk-of-the-environment"}
+    with serving(_answer, more, environment=environment, constants={FIRST_PAUSE: 0.05}) as house:
         yield house
+
+
+def _look_again(house: Served) -> None:
+    """Wait until all processes of the gateway have looked at their file several times."""
+    wait_for_turns((house.process.pid, *children(house.process.pid)), TURNS)
 
 
 def _is_closed(house: Served) -> bool:
@@ -65,7 +70,7 @@ def test_a_truncated_configuration_does_not_open_a_public_gateway(workers: int) 
         assert _is_closed(house)
         told = 0
         for cut in CUT.values():
-            house.file.write_text(cut(whole))
+            house.replace_file(cut(whole))
             told += workers
             house.process.log.wait(REFUSED, told)
             assert _is_closed(house)
@@ -73,11 +78,11 @@ def test_a_truncated_configuration_does_not_open_a_public_gateway(workers: int) 
         house.process.send(signal.SIGHUP)
         house.process.log.wait(REFUSED, told + workers)
         assert _is_closed(house)
-        # Nor does time.
-        time.sleep(A_WHILE)
+        # Nor does it get open at a later look.
+        _look_again(house)
         assert _is_closed(house)
         # All keys revoked: nobody gets in, and nobody else does.
-        house.file.write_text(config(house.provider.port, "[keys]\n"))
+        house.replace_file(config(house.provider.port, "[keys]\n"))
         house.process.log.wait("the configuration was changed", workers)
         house.process.log.wait("change only with a restart", workers)
         statuses = {house.post(PATHS[CHAT], question(CHAT, CHAT), x_api_key=KEY).status for _ in range(10)}
@@ -87,28 +92,28 @@ def test_a_truncated_configuration_does_not_open_a_public_gateway(workers: int) 
 def test_a_worker_that_is_started_anew_is_as_closed_as_the_others() -> None:
     with public(2) as house:
         workers = running_workers(house.process.pid, 2)
-        house.file.write_text("")
+        house.replace_file("")
         house.process.log.wait(REFUSED, 2)
         for killed in workers:
             os.kill(killed, signal.SIGKILL)
         house.process.log.wait("is started anew", 2)
         assert not workers & running_workers(house.process.pid, 2, without=workers)
         assert _is_closed(house)
-        time.sleep(A_WHILE)
+        _look_again(house)
         assert _is_closed(house)
 
 
 def test_keys_that_were_added_are_there_for_a_worker_that_is_started_anew() -> None:
-    with serving(_answer, arguments=("--workers", "2")) as house:
+    with serving(_answer, arguments=("--workers", "2"), constants={FIRST_PAUSE: 0.05}) as house:
         workers = running_workers(house.process.pid, 2)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        house.file.write_text(config(house.provider.port, KEYS))
+        house.replace_file(config(house.provider.port, KEYS))
         house.process.log.wait("the configuration was changed", 2)
         assert _is_closed(house)
-        # Whoever watches over them has seen it, too, and says nothing of it.
-        time.sleep(A_WHILE)
+        # The supervisor has read it, too, and logs nothing.
+        _look_again(house)
         # The file is gone by the time that another one starts.
-        house.file.write_text("")
+        house.replace_file("")
         house.process.log.wait(REFUSED, 2)
         for killed in workers:
             os.kill(killed, signal.SIGKILL)

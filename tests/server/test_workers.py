@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,14 +15,17 @@ from tests.gateway.harness import CHAT, MESSAGES, PATHS, Answer, Received, Reply
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import is_finished, question, speaking, tells, turn
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import PATIENCE, Gate, Process, Served, serving
-from tests.server.workers import running_workers
+from tests.server.process import FIRST_PAUSE, Gate, Process, Served, serving
+from tests.server.workers import running_workers, wait_for_turns, wait_gone
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
 ANEW = "a worker died and is started anew"
-# Much longer than it takes to look at the file twice, and to read it.
-A_WHILE = 2.5
+# More often than it takes to look at the file twice, and to read it.
+TURNS = 6
+# Seconds for which a worker has to run so that its death is no reason to wait longer each time.
+STEADY = "dragoman.gateway.processes.supervisor._STEADY"
+LONGEST_PAUSE = "dragoman.gateway.processes.supervisor._LONGEST_PAUSE"
 REQUESTS = f'dragoman_requests_total{{client="{CHAT}",provider="chat",dialect="{CHAT}",model="served",status="200"}}'
 
 
@@ -48,23 +50,19 @@ def holding() -> Holding:
 
 @pytest.fixture
 def house(holding: Holding) -> Iterator[Served]:
-    with serving(holding, arguments=("--workers", "2")) as served:
+    with serving(holding, arguments=("--workers", "2"), constants={FIRST_PAUSE: 0.05}) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Iterator[Served]:
+    with serving(Holding(), arguments=("--workers", "2")) as served:
         yield served
 
 
 def _workers(house: Served, without: int = 0) -> set[int]:
     """Both workers, once they run."""
     return running_workers(house.process.pid, 2, without={without})
-
-
-def _gone(pids: set[int]) -> bool:
-    """Whether processes come to their end in time."""
-    deadline = time.monotonic() + PATIENCE
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _sockets(pid: int) -> set[str]:
@@ -137,17 +135,17 @@ def test_metrics_add_up_whoever_is_asked(house: Served, holding: Holding) -> Non
     holding.gate.open()
     assert all(_read(end).complete for end in ends)
     assert house.stop() == 0
-    assert _gone(pids)
+    wait_gone(pids)
 
 
 def test_a_worker_that_is_started_anew_has_the_configuration_of_today(house: Served) -> None:
     pids = _workers(house)
-    house.file.write_text(house.file.read_text() + '"later" = "chat/served"\n')
+    house.replace_file(house.file.read_text() + '"later" = "chat/served"\n')
     house.process.log.wait("the configuration was changed", 2)
-    # Whoever watches over them has seen it, too, and says nothing of it.
-    time.sleep(A_WHILE)
+    # The supervisor has read it, too, and logs nothing.
+    wait_for_turns([house.process.pid], TURNS)
     # It may not be readable any more by then: the new one begins with what the others have.
-    house.file.write_text("[providers\n")
+    house.replace_file("[providers\n")
     house.process.log.wait("is not TOML", 2)
     killed = min(pids)
     os.kill(killed, signal.SIGKILL)
@@ -157,19 +155,19 @@ def test_a_worker_that_is_started_anew_has_the_configuration_of_today(house: Ser
         assert house.post(PATHS[CHAT], question(CHAT, CHAT, model="later")).status == 200
 
 
-def test_a_hang_up_signal_reaches_every_worker(house: Served) -> None:
-    _workers(house)
-    house.process.send(signal.SIGHUP)
-    house.process.log.wait("the configuration was changed", 2)
-    assert house.get("/healthz").status == 200
+def test_a_hang_up_signal_reaches_every_worker(undisturbed: Served) -> None:
+    undisturbed.process.send(signal.SIGHUP)
+    undisturbed.process.log.wait("the configuration was changed", 2)
+    assert undisturbed.get("/healthz").status == 200
 
 
-def test_a_stop_does_not_wait_for_a_worker_that_is_due_to_be_started_anew(house: Served) -> None:
-    pids = _workers(house)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    house.process.log.wait(ANEW, 2)
-    assert house.stop() == 0
+def test_a_stop_does_not_wait_for_a_worker_that_is_due_to_be_started_anew(holding: Holding) -> None:
+    constants = {FIRST_PAUSE: 3600.0, LONGEST_PAUSE: 3600.0}
+    with serving(holding, arguments=("--workers", "2"), constants=constants) as house:
+        for pid in _workers(house):
+            os.kill(pid, signal.SIGKILL)
+        house.process.log.wait(ANEW, 2)
+        assert house.stop() == 0
     # Nor is it started, only to find that there is nothing to do.
     assert not [line for line in house.process.log.all() if "a worker failed" in line]
 
@@ -179,11 +177,12 @@ def test_workers_do_not_outlive_whoever_watches_over_them_and_the_port_is_free_a
 ) -> None:
     pids = _workers(house)
     house.process.send(signal.SIGKILL)
-    ended = _gone(pids)
-    if not ended:
+    try:
+        wait_gone(pids)
+    except AssertionError:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-    assert ended
+        raise
     again = Process(["--config", str(house.file), "--port", str(house.port), "--workers", "2"], house.directory)
     try:
         assert again.listening() == house.port
@@ -196,7 +195,8 @@ def test_workers_do_not_outlive_whoever_watches_over_them_and_the_port_is_free_a
 def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding) -> None:
     with TemporaryDirectory() as name:
         store = Path(name) / "state.db"
-        with serving(holding, f'[storage]\npath = "{store}"\n', arguments=("--workers", "2")) as house:
+        more, constants = f'[storage]\npath = "{store}"\n', {FIRST_PAUSE: 0.05, STEADY: 3600.0}
+        with serving(holding, more, arguments=("--workers", "2"), constants=constants) as house:
             pids = _workers(house)
             for file in Path(name).glob("state.db*"):
                 if file.is_file():
@@ -209,7 +209,8 @@ def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding
                 assert "the file cannot be opened" in told
                 assert '"remedy":"name a file' in told
             # After longer and longer pauses, and the other one serves.
-            assert '"pause":2.0' in house.process.log.wait(ANEW, 2)
+            house.process.log.wait(ANEW, 2)
+            assert [line["pause"] for line in house.process.events(ANEW)[:2]] == [0.1, 0.2]
             assert house.get("/healthz").status == 200
             assert house.stop() == 0
 
@@ -223,12 +224,12 @@ def test_a_gateway_that_is_killed_leaves_no_folder_behind(holding: Holding, tmp_
         house.process.send(signal.SIGKILL)
         for pid in pids if killed == "everybody" else ():
             os.kill(pid, signal.SIGKILL)
-        assert _gone(pids)
+        wait_gone(pids)
         assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_hold_nothing_of_whoever_watches_over_them_but_the_port(house: Served) -> None:
-    pids = _workers(house)
-    theirs = _sockets(house.process.pid)
+def test_workers_hold_nothing_of_whoever_watches_over_them_but_the_port(undisturbed: Served) -> None:
+    pids = _workers(undisturbed)
+    theirs = _sockets(undisturbed.process.pid)
     for pid in pids:
         assert len(_sockets(pid) & theirs) == 1

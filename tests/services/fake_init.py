@@ -39,7 +39,7 @@ open(f"{place}/status", "w").write(str(status))
 """
 
 _COMMON = f"""
-import fcntl, json, os, plistlib, re, signal, subprocess, sys
+import fcntl, json, os, signal, sys
 place = os.environ["FAKE_INIT"]
 words = sys.argv[1:]
 with open(f"{{place}}/told", "a") as told:
@@ -59,8 +59,9 @@ def stop():
             fcntl.flock(lock, fcntl.LOCK_SH)
 
 def start(command, folder):
+    import subprocess
     keeper = subprocess.Popen(
-        [sys.executable, "-c", KEEPER, place, json.dumps(command), folder],
+        [sys.executable, "-IS", "-c", KEEPER, place, json.dumps(command), folder],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
     )
     keeper.stdout.readline()
@@ -80,6 +81,7 @@ if verb == "enable":
     os.makedirs(wants, exist_ok=True)
     os.path.lexists(link) or os.symlink(unit, link)
 elif verb == "restart":
+    import re
     stop()
     text = open(unit).read()
     line = re.search("^ExecStart=(.*)$", text, re.M)[1]
@@ -111,6 +113,7 @@ if verb == "bootstrap":
     assert target == domain
     if os.path.exists(loaded):
         sys.exit("Bootstrap failed: 5: Input/output error")
+    import plistlib
     agent = plistlib.load(open(words[2], "rb"))
     assert agent["Label"] == "local.dragoman" and agent["RunAtLoad"]
     open(loaded, "w").close()
@@ -145,7 +148,8 @@ class FakeInit:
             folder.mkdir()
         script = tools / program
         body = {"systemctl": _SYSTEMCTL, "launchctl": _LAUNCHCTL}[program]
-        script.write_text(f"#!{sys.executable}\n{_COMMON}{body}")
+        # Without site packages: it is asked again and again while a service starts.
+        script.write_text(f"#!{sys.executable} -IS\n{_COMMON}{body}")
         script.chmod(0o755)
         # What an init system gives to a service, and where this clone is, if it is not installed.
         given = {"HOME": str(self.home), "PATH": str(tools), "PYTHONPATH": str(ROOT / "src")}

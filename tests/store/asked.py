@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,8 +12,7 @@ from dragoman.store import MEMORY, Tables, open_tables
 from dragoman.store.interface import Store
 from tests.store.opened import ALICE, kept
 from tests.virtual_time import virtual_loop
-
-PATIENCE = 5.0
+from tests.waiting import LIMIT, wait_until_async
 
 
 class Lost(list[tuple[str, int]]):
@@ -88,7 +86,7 @@ class Gate:
 
     def __call__(self, tables: Tables) -> None:
         self.begun.set()
-        assert self._open.wait(PATIENCE)
+        assert self._open.wait(LIMIT)
 
     def open(self) -> None:
         """Let the thread go on."""
@@ -96,14 +94,7 @@ class Gate:
 
     async def passed_by_nobody(self) -> None:
         """Wait until the thread is held."""
-        await comes_true(self.begun.is_set)
-
-
-async def comes_true(condition: Callable[[], bool]) -> None:
-    """Wait for something that a thread does."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.001)
+        await wait_until_async(self.begun.is_set, "the thread of the store is held")
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +16,6 @@ from dragoman.store import StoreBusy, StoreError
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.migrations import STEPS
 from tests.accounts.invented import entry, row_of
-from tests.store.opened import opened
 
 
 def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_path: Path) -> None:
@@ -107,26 +104,6 @@ def test_who_reads_does_not_change_a_file_of_an_older_version(tmp_path: Path) ->
         db.execute("PRAGMA user_version = 4")
     with pytest.raises(ConfigError, match="older version"):
         open_account_tables(str(file), read_only=True)
-
-
-_CHANGE = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-db.execute("UPDATE rests SET body = x'6e6577'")
-db.close()
-"""
-
-
-def test_it_gives_up_no_lock_of_another_connection_in_this_process(tmp_path: Path) -> None:
-    """Whoever comes and goes meanwhile would take the log for its own, and remove it under those who use it."""
-    file = tmp_path / "state.db"
-    with opened(file) as store:
-        store.rests.keep("a", 4e9, b"kept")
-        with closing(open_account_tables(str(file))), closing(open_account_tables(str(file), read_only=True)):
-            pass
-        subprocess.run([sys.executable, "-c", _CHANGE, str(file)], check=True, timeout=60)
-        assert file.with_name("state.db-wal").exists()
-        assert store.rests.current() == [("a", b"new")]
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

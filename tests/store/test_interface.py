@@ -25,7 +25,6 @@ from tests.store.asked import (
     another,
     asking,
     asking_in_virtual_time,
-    comes_true,
     known,
     put,
     raising,
@@ -34,6 +33,7 @@ from tests.store.asked import (
 )
 from tests.store.opened import ALICE, item
 from tests.virtual_time import run, virtual_loop
+from tests.waiting import wait_until_async
 
 T = TypeVar("T")
 FULL = 1_000_000
@@ -132,7 +132,7 @@ def test_what_has_begun_is_done_though_nobody_waits_and_somebody_else_hears_of_i
             future.cancel()
             gate.open()
             assert await store.read(sizes) == [1]
-            await comes_true(lambda: heard == ["done"])
+            await wait_until_async(lambda: heard == ["done"], "somebody else hears of it")
 
     asyncio.run(main())
 
@@ -435,12 +435,12 @@ def test_nothing_is_left_of_a_unit_without_the_collector(then: Callable[[Tables]
                     with suppress(StoreError, ValueError, asyncio.CancelledError):
                         await future
                     del held, future
-                    await comes_true(partial(_all_gone, left))
+                    await wait_until_async(partial(_all_gone, left), "nothing is left of the unit")
             held = Held()
             store.post(partial(_taking, held, then))
             left = [weakref.ref(held)]
             del held
-            await comes_true(partial(_all_gone, left))
+            await wait_until_async(partial(_all_gone, left), "nothing is left of the unit")
 
     with _without_collector():
         asyncio.run(main())

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +17,7 @@ from dragoman.store.migrations import STEPS, migrate
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
+from tests.waiting import LIMIT
 
 
 def test_an_empty_file_gets_every_step_and_then_none() -> None:
@@ -108,38 +106,6 @@ def test_what_was_forgotten_before_there_were_totals_is_so(monkeypatch: pytest.M
     ]
 
 
-_START = "import sys; from dragoman.store.account_tables import open_account_tables; open_account_tables(sys.argv[1])"
-
-
-@pytest.mark.parametrize("before", [0, 4], ids=["an empty file", "a file of the release before"])
-def test_pitfall_452_starts_at_once_that_are_killed_leave_a_whole_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
-) -> None:
-    """Four processes, killed while they open it: whoever comes later finds all steps, each done once."""
-    chance = random.Random(before)
-    for number in range(3):
-        file = tmp_path / f"{number}.db"
-        if before:
-            with monkeypatch.context() as earlier:
-                earlier.setattr(migrations, "STEPS", STEPS[:before])
-                with opened(file) as store:
-                    store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
-        starts = [subprocess.Popen([sys.executable, "-c", _START, str(file)]) for _ in range(4)]
-        for start in starts:
-            try:
-                start.wait(chance.uniform(0.05, 0.3))
-            except subprocess.TimeoutExpired:
-                start.kill()
-            start.wait()
-        with closing(open_account_tables(str(file))) as tables:
-            assert tables.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
-            assert tables.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            assert tables.records.count() == 0
-        if before:
-            with opened(file) as store:
-                assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
-
-
 def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "state.db"
     with opened(file):
@@ -186,7 +152,7 @@ def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT)
     assert not failed
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import textwrap
 import threading
 from functools import partial
 from pathlib import Path
@@ -21,7 +18,6 @@ from tests.store.asked import (
     another,
     asking,
     asking_in_virtual_time,
-    comes_true,
     known,
     put,
     raising,
@@ -29,6 +25,7 @@ from tests.store.asked import (
     statements,
 )
 from tests.virtual_time import run, virtual_loop
+from tests.waiting import wait_until_async
 
 
 def _thread(tables: Tables) -> threading.Thread:
@@ -48,7 +45,7 @@ def test_there_is_one_thread_which_begins_with_the_first_unit_and_ends_with_the_
             thread = await store.read(_thread)
             assert thread.daemon and thread is not threading.current_thread()
             assert await store.write(_thread) is thread
-        await comes_true(lambda: not thread.is_alive())
+        await wait_until_async(lambda: not thread.is_alive(), "the thread has ended")
 
     asyncio.run(main())
 
@@ -292,30 +289,6 @@ def test_two_that_write_the_same_file_at_once_lose_nothing(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_what_another_process_held_goes_on_when_that_is_killed(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    held = (
-        "import sqlite3; db = sqlite3.connect({!r}); db.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()"
-    )
-
-    async def main() -> None:
-        async with asking(open_tables(str(path), 30)) as store:
-            with subprocess.Popen(
-                [sys.executable, "-c", held.format(str(path))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            ) as process:
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"held\n"
-                with pytest.raises(StoreBusy, match="too long"):
-                    await store.write(put(1), 0.01)
-                waits = store.write(put(2))
-                assert await store.read(sizes) == []
-                process.kill()
-                await waits
-            assert await store.read(sizes) == [2]
-
-    asyncio.run(main())
-
-
 def test_who_holds_the_file_for_itself_lets_nobody_read_for_as_long(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     open_tables(str(path), 30).close()
@@ -330,7 +303,7 @@ def test_who_holds_the_file_for_itself_lets_nobody_read_for_as_long(tmp_path: Pa
                 with pytest.raises(StoreBusy):
                     await store.read(sizes, 0.01)
                 read, written = store.read(sizes), store.write(put(1))
-                await comes_true(lambda: not store.is_working())
+                await wait_until_async(lambda: not store.is_working(), "the thread waits for the file")
                 assert not read.done() and not written.done()
                 db.execute("ROLLBACK")
                 assert await read == []
@@ -444,43 +417,6 @@ def test_a_loop_that_was_closed_does_not_stop_the_thread() -> None:
     asyncio.run(leaves())
     gate.open()
     asyncio.run(comes())
-
-
-def test_a_process_that_was_forked_has_no_store() -> None:
-    script = """
-        import asyncio, os, sys
-        from dragoman.store import MEMORY, StoreError, open_tables
-        from dragoman.store.interface import Store
-
-        async def ask(store):
-            await store.write(lambda tables: tables.sweep())
-
-        async def close(store):
-            await store.close()
-
-        store = Store(open_tables(MEMORY, 30), print)
-        asyncio.run(ask(store))
-        child = os.fork()
-        if not child:
-            try:
-                asyncio.run(ask(store))
-            except StoreError as error:
-                print(error, flush=True)
-            asyncio.run(close(store))
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        asyncio.run(ask(store))
-        asyncio.run(close(store))
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-    assert done.stdout == "the store was opened by another process\n"
 
 
 def test_a_file_that_was_deleted_takes_nothing_and_can_be_read(tmp_path: Path) -> None:

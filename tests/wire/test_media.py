@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.wire.media import (
@@ -65,7 +65,6 @@ def test_a_malformed_data_url_says_what_is_wrong(url: str, message: str) -> None
         parse_data_url(url)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.binary())
 def test_a_written_data_url_parses_back(octets: bytes) -> None:
     assert parse_data_url(data_url("image/png", encoded(octets))) == ("image/png", encoded(octets))
@@ -115,7 +114,6 @@ def test_sniffing_survives_what_is_not_base64(data: str) -> None:
     assert sniff_image(data) is None
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_text_in_base64_is_read(text: str) -> None:
     assert decode_text(encoded(text.encode())) == text

@@ -4,7 +4,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -97,7 +97,6 @@ def cut_at(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=24).map(b"".join), st.lists(st.integers(0, 400), max_size=8))
 def test_any_stream_reads_as_the_plain_parser_reads_it(stream: bytes, cuts: list[int]) -> None:
     assert read(*cut_at(stream, cuts)) == read_plainly(stream)
@@ -115,13 +114,11 @@ def read_until_broken(chunks: list[bytes], limit: int) -> tuple[list[Frame], boo
     return frames, False
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=16).map(b"".join), st.lists(st.integers(0, 400), max_size=8), st.integers(1, 24))
 def test_the_limit_strikes_at_the_same_event_for_every_cut(stream: bytes, cuts: list[int], limit: int) -> None:
     assert read_until_broken(cut_at(stream, cuts), limit) == read_until_broken([stream], limit)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(PIECES, max_size=16).map(b"".join), st.sampled_from([b"\r", b"\r\n"]), st.integers(1, 24))
 def test_line_ends_do_not_count_against_the_limit(stream: bytes, line_end: bytes, limit: int) -> None:
     plain = stream.replace(b"\r", b"")
@@ -209,7 +206,6 @@ def test_a_lone_surrogate_in_a_name_is_replaced() -> None:
 NAMES = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.binary().map(lambda data: data.replace(b"\r", b"")))))
 def test_what_is_written_reads_back(written: list[tuple[str | None, bytes]]) -> None:
     stream = comment("hello") + b"".join(frame(data, event) for event, data in written)

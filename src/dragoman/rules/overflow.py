@@ -52,6 +52,8 @@ _WORDS = (
     "total length of all messages is too long",
 )
 _has_wording = re.compile("|".join(_WORDS), re.IGNORECASE).search
+# Errors say it at once. The pattern takes a second for a megabyte.
+_MAX_SEARCHED = 16 * 1024
 
 _OPENING = "prompt is too long"
 _is_told_already = re.compile(rf"{_OPENING}: \d+ tokens > \d+ maximum", re.IGNORECASE).match
@@ -62,7 +64,7 @@ _INTEGER = re.compile(r"(?<![\w.,-])(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?![\w]|[
 
 def is_context_overflow(status: int, code: str | None, message: str) -> bool:
     """Tell whether an error says that the conversation no longer fits the model."""
-    return code in _CODES or (status in _STATUSES and _has_wording(message) is not None)
+    return code in _CODES or (status in _STATUSES and _has_wording(message, 0, _MAX_SEARCHED) is not None)
 
 
 def anthropic_overflow_message(message: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 
+import pytest
 from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.cli.doctor.gateway import gateway
 from dragoman.config.settings import Server, Settings
+from dragoman.launching.gateway import greeting_of
 from tests.gateway.harness import running, settings_for
 
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -39,7 +41,9 @@ def test_a_gateway_that_asks_for_a_key_is_a_note() -> None:
     assert KEY not in str(known)
 
 
-def test_a_port_of_another_program_is_wrong_and_a_free_one_is_not() -> None:
+def test_a_port_of_another_program_is_wrong_and_a_free_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seconds that a program has to answer in.
+    monkeypatch.setattr(greeting_of, "__defaults__", (0.1,))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         # It never answers, and is asked for so long only.

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -16,14 +16,15 @@ import msgspec
 import pytest
 
 from dragoman.gateway.processes import channel as module
+from dragoman.gateway.processes import other_workers
 from dragoman.gateway.processes.channel import ASKING, MOST_AT_ONCE, MOST_MESSAGE, TELLING, Channel, Malformed, Message
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.metrics import Metrics
 from tests.http.raw import Run, on_both_loops
+from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
-PATIENCE = 20.0
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -33,10 +34,12 @@ class Rest(msgspec.Struct, frozen=True):
     until: float = 0.0
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
+@pytest.fixture(autouse=True)
+def timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches follow each other at once, and whoever is asked has all the time that a busy machine needs."""
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
+    monkeypatch.setattr(other_workers, "_PATIENCE", LIMIT)
 
 
 class Crew:
@@ -73,33 +76,45 @@ def test_what_one_tells_all_others_hear_once_and_in_order(run: Run) -> None:
             for one in told[:3]:
                 made.workers[0].channel.tell("rest", one)
             made.workers[0].channel.tell("another topic", Rest("nobody listens"))
-            await until(lambda: len(made.heard[1]) == len(made.heard[2]) == 3)
+            await wait_until_async(
+                lambda: len(made.heard[1]) == len(made.heard[2]) == 3, "the others have heard three messages"
+            )
             for one in told[3:]:
                 made.workers[0].channel.tell("rest", one)
-            await until(lambda: len(made.heard[1]) == len(made.heard[2]) == 5)
+            await wait_until_async(
+                lambda: len(made.heard[1]) == len(made.heard[2]) == 5, "the others have heard all messages"
+            )
             assert made.heard == [[], told, told]
 
     run(main())
 
 
 def test_many_messages_are_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    pause = 3600.0
+    monkeypatch.setattr(module, "_PAUSE", pause)
+
     async def main() -> None:
         async with crew(2) as made:
-            batches: list[float] = []
-            hear = made.workers[1].channel.hear
+            batches: list[int] = []
+            teller, hear = made.workers[0].channel, made.workers[1].channel.hear
 
             def count(batch: bytes) -> None:
-                batches.append(asyncio.get_running_loop().time())
                 hear(batch)
+                batches.append(len(made.heard[1]))
 
             monkeypatch.setattr(made.workers[1].channel, "hear", count)
+            made.tell(0, "at once")
+            await wait_until_async(lambda: batches == [1], "the first message is told at once")
             for number in range(100):
                 made.tell(0, str(number))
                 await asyncio.sleep(0)
-            await until(lambda: len(made.heard[1]) == 100)
-            assert len(batches) <= 2
-            made.tell(0, "later")
-            await until(lambda: len(made.heard[1]) == 101)
+            # All others wait for the same moment.
+            assert teller._due is not None
+            assert teller._due.when() == teller._told + pause
+            teller._due.cancel()
+            teller._flush()
+            await wait_until_async(lambda: len(made.heard[1]) == 101, "all messages are heard")
+            assert batches == [1, 101]
 
     asyncio.run(main())
 
@@ -113,7 +128,7 @@ def test_too_large_and_too_many_is_left_out_and_counted() -> None:
             for number in range(MOST_AT_ONCE + 5):
                 made.tell(0, str(number))
             assert teller.dropped == 6
-            await until(lambda: len(made.heard[1]) == MOST_AT_ONCE)
+            await wait_until_async(lambda: len(made.heard[1]) == MOST_AT_ONCE, "as many messages as fit are heard")
             # The oldest make room.
             assert made.heard[1][0] == Rest("5")
 
@@ -152,26 +167,25 @@ def test_a_successor_is_told_and_tells_again() -> None:
     async def main() -> None:
         async with crew(2) as made:
             made.tell(0, "before")
-            await until(lambda: len(made.heard[1]) == 1)
+            await wait_until_async(lambda: len(made.heard[1]) == 1, "the other has heard the message")
             await made.workers[1].close()
             # Nobody is there now, and what is said meanwhile is lost.
             made.tell(0, "meanwhile")
-            await until(lambda: made.workers[0].channel._due is None)
+            await wait_until_async(lambda: made.workers[0].channel._due is None, "the message was told to nobody")
             successor = OtherWorkers(made.page, 1, TOKEN, Metrics())
             heard: list[Rest] = []
             successor.channel.subscribe("rest", Rest, heard.append)
             await successor.listen()
             made.tell(0, "after")
-            await until(lambda: heard == [Rest("after")])
+            await wait_until_async(lambda: heard == [Rest("after")], "the successor has heard the next message")
             successor.channel.tell("rest", Rest("back"))
-            await until(lambda: made.heard[0] == [Rest("back")])
+            await wait_until_async(lambda: made.heard[0] == [Rest("back")], "the successor is heard")
             await successor.close()
 
     asyncio.run(main())
 
 
 def test_one_who_does_not_read_or_is_not_there_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
     monkeypatch.setattr(module, "_MOST_BEHIND", 100_000)
 
     async def main() -> None:
@@ -192,7 +206,9 @@ def test_one_who_does_not_read_or_is_not_there_holds_up_nobody(monkeypatch: pyte
             while len(links) < 3:
                 for _ in range(400):
                     made.tell(0, "x" * 4000)
-                await until(lambda: len(made.heard[1]) == 400)
+                await wait_until_async(
+                    lambda: len(made.heard[1]) == 400, "the worker that reads has heard all messages"
+                )
                 made.heard[1].clear()
                 links.add(made.workers[0].channel._links[2])
             # It was hung up on and tried again.
@@ -224,12 +240,12 @@ def test_whoever_says_anything_else_is_hung_up_on(case: str) -> None:
             writer.write(SAID[case])
             # What was said beyond that is left unread.
             with suppress(ConnectionResetError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(LIMIT):
                     assert await reader.read() == b""
             writer.close()
             assert made.heard[1] == []
             made.tell(0, "still there")
-            await until(lambda: made.heard[1] == [Rest("still there")])
+            await wait_until_async(lambda: made.heard[1] == [Rest("still there")], "the next message is heard")
 
     asyncio.run(main())
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from dragoman.gateway.processes.hangup import OnHangup, hangup_of
+from tests.waiting import LIMIT
 
 _ASKED = (
     "import signal; from dragoman.gateway.processes.hangup import hangup_at_start as asked; "
@@ -57,7 +58,7 @@ def test_the_system_is_asked_and_what_was_ignored_stays_so(code: str, said: str)
             # What ignores signals here must not be what is asked about.
             preexec_fn=_hearing,
         )
-        assert process.wait(60) == 0
+        assert process.wait(LIMIT) == 0
         assert os.read(ours, 1000).decode().strip() == said
     finally:
         os.close(theirs)

@@ -6,17 +6,25 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.processes import other_workers as module
 from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.metrics import Metrics, Snapshot
 from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.records.record import Record
+from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked has all the time that a busy machine needs, unless a test says otherwise."""
+    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
 
 
 @pytest.fixture
@@ -139,21 +147,26 @@ STRANGE: dict[str, Tell] = {
 
 @pytest.mark.parametrize("case", STRANGE)
 def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if case == "no end":
-        monkeypatch.setattr(module, "_PATIENCE", 0.2)
     monkeypatch.setattr(module, "_LIMIT", 1_000_000)
+    ask = module._ask
+
+    async def ask_with_own_timeout(port: int, asked: bytes, reads: msgspec.json.Decoder[Snapshot]) -> list[Snapshot]:
+        # The strange one is asked first, so that the long timeout is in force when the other one answers.
+        monkeypatch.setattr(module, "_PATIENCE", 0.05 if port == page.port(0) and case == "no end" else LIMIT)
+        return await ask(port, asked, reads)
+
+    monkeypatch.setattr(module, "_ask", ask_with_own_timeout)
 
     async def main() -> None:
-        good, asking = OtherWorkers(page, 0, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
+        good, asking = OtherWorkers(page, 2, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
         await good.listen()
         strange = await asyncio.start_server(STRANGE[case], "127.0.0.1", 0)
-        page.set_port(2, strange.sockets[0].getsockname()[1])
+        page.set_port(0, strange.sockets[0].getsockname()[1])
         found = await asking.snapshots()
         assert [snapshot.cells[0].requests for snapshot in found] == [1]
         strange.close()
         await good.close()
-        # What was hung up on ends on its own.
-        await asyncio.sleep(0.05)
+        await wait_until_async(lambda: len(asyncio.all_tasks()) == 1, "connections that were hung up on have ended")
 
     asyncio.run(main())
 
@@ -216,7 +229,7 @@ def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) 
 
 
 def test_one_who_says_nothing_is_hung_up_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
 
     async def main() -> None:
         worker = OtherWorkers(page, 0, TOKEN, counted())

@@ -10,12 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.processes import port_holder
 from dragoman.gateway.processes.port_holder import Holder, holder_of
-from tests.gateway.harness import running
+from tests.gateway.harness import House, running
 from tests.launching.test_listeners import HEAD, line
+from tests.waiting import LIMIT
 
 PID = 4711
 INODE = 1583
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever listens here answers or hangs up, however long a busy machine takes for that."""
+    monkeypatch.setattr(port_holder, "_ANSWER_SECONDS", LIMIT)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    """A gateway that has a port."""
+    with running() as house:
+        yield house
 
 
 @contextmanager
@@ -32,7 +47,7 @@ def answering(reply: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(60)
+        thread.join(LIMIT)
 
 
 def system(
@@ -63,11 +78,10 @@ def system(
     ],
 )
 def test_pitfall_614_a_gateway_is_told_with_version_process_and_configuration(
-    tmp_path: Path, words: tuple[str, ...], config: str
+    house: House, tmp_path: Path, words: tuple[str, ...], config: str
 ) -> None:
-    with running() as house:
-        told = _told(house.port, system(tmp_path, house.port, "python", "-m", "dragoman", *words))
-        version = str(house.get("/").json()["version"])
+    told = _told(house.port, system(tmp_path, house.port, "python", "-m", "dragoman", *words))
+    version = str(house.get("/").json()["version"])
     assert told.who == f"a dragoman that runs already: version {version}, pid {PID}{config}"
     assert told.remedy == (
         f"use that one at http://127.0.0.1:{house.port}, stop it with `kill {PID}`, or choose another with --port"
@@ -80,15 +94,13 @@ def _told(port: int, known: dict[str, object]) -> Holder:
     return holder_of("127.0.0.1", port, tables, processes)
 
 
-def test_a_service_is_stopped_as_one(tmp_path: Path) -> None:
-    with running() as house:
-        known = system(tmp_path, house.port, "dragoman", "serve", cgroup="/user.slice/app.slice/dragoman.service")
-        assert "stop it with `dragoman service stop`," in _told(house.port, known).remedy
+def test_a_service_is_stopped_as_one(house: House, tmp_path: Path) -> None:
+    known = system(tmp_path, house.port, "dragoman", "serve", cgroup="/user.slice/app.slice/dragoman.service")
+    assert "stop it with `dragoman service stop`," in _told(house.port, known).remedy
 
 
-def test_a_gateway_of_which_the_system_tells_nothing_is_known_by_its_answer(tmp_path: Path) -> None:
-    with running() as house:
-        told = holder_of("127.0.0.1", house.port, (tmp_path / "none",), tmp_path)
+def test_a_gateway_of_which_the_system_tells_nothing_is_known_by_its_answer(house: House, tmp_path: Path) -> None:
+    told = holder_of("127.0.0.1", house.port, (tmp_path / "none",), tmp_path)
     assert "pid" not in told.who
     assert "stop it with Ctrl-C where it was started or `dragoman service stop`, or " in told.remedy
 

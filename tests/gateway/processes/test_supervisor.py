@@ -8,9 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,9 @@ import pytest
 from dragoman.config.settings import Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.processes.supervisor import check_store, raise_file_limit
-from tests.server.process import PATIENCE, Lines, clean_environment
-from tests.server.workers import children, running_workers
+from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
+from tests.server.workers import running_workers
+from tests.waiting import LIMIT, wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
@@ -53,7 +52,9 @@ from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.records.logs import Log
+from tests.gateway.processes import moved_clock
 
+moved_clock.install()
 work = serving._work
 
 def hang(duty, *others):
@@ -62,99 +63,51 @@ def hang(duty, *others):
     return work(duty, *others)
 
 serving._work = hang
-serving.LOOK_EVERY, serving._GRACE, serving._FIRST_PAUSE = 0.1, 0.5, 0.05
 settings = Settings(server=Server(workers=2), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=3600))
 duty, listener = Duty(read=lambda: settings, log=Log(json=True)), bind("127.0.0.1", 0)
-limits = {"longest_start": float(sys.argv[1]), "last_moments": 1.0}
+limits = {"longest_start": 30.0, "last_moments": 10.0}
 sys.exit(serving.serve(duty, settings, listener, lambda: print("ready", flush=True), **limits))
 """
 
 
-class Hanging:
-    """Such a gateway as a process."""
-
-    def __init__(self, place: Path, longest_start: float) -> None:
-        self.hang = place / "hang"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", HANGING, str(longest_start)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=place,
-            env={**clean_environment(place), "TMPDIR": str(place)},
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self.pid = self._process.pid
-        self.out, self.log = Lines(self._process.stdout), Lines(self._process.stderr)
-
-    def kill_worker(self) -> int:
-        """End one of the two; give the one that is started in its place, once it hangs."""
-        before = running_workers(self.pid, 2)
-        self.hang.touch()
-        # The second, which is the one that hangs.
-        os.kill(max(before), signal.SIGKILL)
-        self.log.wait("a worker died and is started anew")
-        (new,) = running_workers(self.pid, 2, without={max(before)}) - before
-        wait_until(lambda: _state(new) == "T")
-        return new
-
-    def wait(self) -> int:
-        return self._process.wait(PATIENCE)
-
-    def end(self) -> None:
-        for pid in (*children(self.pid), self.pid) if self._process.poll() is None else ():
-            os.kill(pid, signal.SIGKILL)
-        self.wait()
-        self.log.finish()
-
-
-@contextmanager
-def hanging(place: Path, longest_start: float) -> Iterator[Hanging]:
-    process = Hanging(place, longest_start)
-    try:
-        yield process
-    finally:
-        process.end()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _replace_by_one_that_hangs(gateway: ChildGateway, directory: Path) -> tuple[int, int]:
+    """Kill the second worker; return the first, and the one that is started for the second, once it hangs."""
+    gateway.out.wait("ready")
+    before = running_workers(gateway.pid, 2)
+    first, second = min(before), max(before)
+    (directory / "hang").touch()
+    os.kill(second, signal.SIGKILL)
+    gateway.log.wait("a worker died and is started anew")
+    (new,) = running_workers(gateway.pid, 2, without={second}) - before
+    wait_until(lambda: state_of(new) == "T", "the new worker hangs")
+    return first, new
 
 
 @needs_proc
 def test_a_worker_that_hangs_before_its_loop_turns_is_replaced(tmp_path: Path) -> None:
-    with hanging(tmp_path, 2.0) as process:
-        process.out.wait("ready")
-        hung = process.kill_worker()
-        process.hang.unlink()
-        assert '"status":-9' in process.log.wait("a worker stood still and is replaced")
-        running_workers(process.pid, 2, without={hung})
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
+    with started(HANGING, tmp_path) as gateway:
+        first, hung = _replace_by_one_that_hangs(gateway, tmp_path)
+        (tmp_path / "hang").unlink()
+        assert '"status":-9' in gateway.advance_until("a worker stood still and is replaced", first)
+        running_workers(gateway.pid, 2, without={hung})
+        assert gateway.stop() == 0
 
 
 @needs_proc
 def test_a_worker_that_hangs_before_its_loop_turns_does_not_keep_the_gateway_from_ending(tmp_path: Path) -> None:
-    with hanging(tmp_path, 3600.0) as process:
-        process.out.wait("ready")
-        process.kill_worker()
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
+    with started(HANGING, tmp_path) as gateway:
+        _replace_by_one_that_hangs(gateway, tmp_path)
+        os.kill(gateway.pid, signal.SIGTERM)
+        gateway.advance_until_ended()
+        assert gateway.wait() == 0
 
 
 def test_a_worker_that_hangs_at_the_first_start_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "hang").touch()
-    with hanging(tmp_path, 2.0) as process:
-        assert process.wait() == 1
-        process.log.wait("a worker died before it served")
-        assert process.out.all() == []
+    with started(HANGING, tmp_path) as gateway:
+        gateway.advance_until("a worker died before it served")
+        assert gateway.wait() == 1
+        assert "ready" not in gateway.out.all()
 
 
 @pytest.fixture
@@ -186,8 +139,8 @@ def test_a_worker_that_does_not_come_up_ends_the_start(tmp_path: Path) -> None:
         [sys.executable, "-c", DOOMED],
         capture_output=True,
         cwd=tmp_path,
-        env={**clean_environment(tmp_path), "TMPDIR": str(tmp_path)},
-        timeout=PATIENCE,
+        env=script_environment(tmp_path),
+        timeout=LIMIT,
         check=False,
     )
     said = [json.loads(line) for line in done.stderr.splitlines()]

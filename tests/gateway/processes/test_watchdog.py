@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,40 +18,55 @@ import pytest
 
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.processes.watchdog import Watchdog
-from tests.server.process import PATIENCE, Lines, clean_environment, port_in
+from tests import waiting
+from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
+from tests.gateway.processes.moved_clock import CLOCK, shift
+from tests.server.process import Lines, port_in
 from tests.server.workers import running_workers
 from tests.virtual_time import run, virtual_loop
+from tests.waiting import wait_until
 
-# A gateway with a short patience, in which a signal makes the loop stand still at a place that can be found again. It
-# says when a loop turns and when the supervisor has looked, so that nobody has to wait longer than for that.
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+
+# A gateway in which a signal makes the loop stand still at a place that can be found again.
 FREEZING = """
-import asyncio, mmap, os, signal, sys, time
-
-# A clock for everybody here that can be put forward: whoever slept finds it so.
-with open("slept", "wb") as clock:
-    clock.write(bytes(8))
-slept = mmap.mmap(os.open("slept", os.O_RDONLY), 8, prot=mmap.PROT_READ)
-real = time.monotonic_ns
-time.monotonic_ns = lambda: real() + int.from_bytes(slept[:8], "little")
-time.monotonic = lambda: time.monotonic_ns() / 1e9
-
+import asyncio, signal, sys, time
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
+from dragoman.gateway.processes import supervisor as serving, watchdog
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.processes.supervisor import serve
+from tests.gateway.processes import moved_clock
+
+moved_clock.install()
+workers, limit, serving._GRACE, watchdog._GRACE = int(sys.argv[1]), float(sys.argv[2]), 8.0, float(sys.argv[3])
+start = watchdog.Watchdog.start
+watchdogs = []
+
+def started(self):
+    watchdogs.append(self)
+    start(self)
+
+watchdog.Watchdog.start = started
+
+def shorten_limit():
+    # A single worker ends by the system's clock. Only from here on its limit is one that is soon over.
+    if workers == 1:
+        watchdogs[0]._limit /= 150
+        watchdogs[0]._turn()
 
 def stand_still():
+    shorten_limit()
     time.sleep(600)
 
 def hold_the_interpreter():
+    shorten_limit()
     # No other thread of Python runs while this does.
     sys.setswitchinterval(600)
     while True:
         pass
 
 # Each worker among several, too.
-from dragoman.gateway.processes import supervisor as serving, watchdog
 unblocked = serving._unblocked
 
 def begun():
@@ -60,18 +74,6 @@ def begun():
     asyncio.get_running_loop().add_signal_handler(signal.SIGURG, stand_still)
 
 serving._unblocked = begun
-serving.LOOK_EVERY, serving._GRACE, serving._FIRST_PAUSE, watchdog._GRACE = 0.1, 0.5, 0.05, 0.7
-turn, look = watchdog.Watchdog._turn, serving.Supervisor._end_still
-
-def turned(self):
-    turn(self)
-    print(f"{os.getpid()} turned", flush=True)
-
-def looked(self, now):
-    look(self, now)
-    print("looked", flush=True)
-
-watchdog.Watchdog._turn, serving.Supervisor._end_still = turned, looked
 
 def greet():
     print(f"it listens on http://127.0.0.1:{listener.getsockname()[1]},", flush=True)
@@ -82,65 +84,40 @@ def ready():
     loop.add_signal_handler(signal.SIGUSR2, hold_the_interpreter)
     greet()
 
-workers = int(sys.argv[1])
 listener = bind("127.0.0.1", 0)
 settings = Settings(
     server=Server(workers=workers), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=0)
 )
 duty = Duty(read=lambda: settings, log=Log(json=True))
-sys.exit(serve(duty, settings, listener, ready if workers == 1 else greet, longest_turn=1.0))
+sys.exit(serving.serve(duty, settings, listener, ready if workers == 1 else greet, longest_turn=limit))
 """
-
-
-class Freezing:
-    """Such a gateway as a process."""
-
-    def __init__(self, directory: Path, workers: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", FREEZING, str(workers)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=directory,
-            env={**clean_environment(directory), "TMPDIR": str(directory)},
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self.pid = self._process.pid
-        self._clock = directory / "slept"
-        self.out, self.log = Lines(self._process.stdout), Lines(self._process.stderr)
-        self.port = port_in(self.out.wait(" listens on "))
-
-    def turn(self, *workers: int, times: int) -> None:
-        """Wait until the loop of each of these processes has turned so often again, and the supervisor has looked."""
-        words = [f"{pid} turned" for pid in workers]
-        # A single worker has no supervisor.
-        words += ["looked"] if workers != (self.pid,) else []
-        said = self.out.all()
-        for word in words:
-            self.out.wait(word, sum(word in line for line in said) + times)
-
-    def put_clock_forward(self, seconds: int) -> None:
-        with self._clock.open("r+b") as clock:
-            clock.write((seconds * 10**9).to_bytes(8, "little"))
-
-    def wait(self) -> int:
-        status = self._process.wait(PATIENCE)
-        self.log.finish()
-        return status
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self.wait()
+# Seconds that no busy machine reaches by itself: how long a loop may stand still, and how long a traceback may take.
+LIMIT, GRACE = "30", "60"
+REPLACED = "a worker stood still and is replaced"
 
 
 @contextmanager
-def freezing(directory: Path, workers: int = 1) -> Iterator[Freezing]:
-    process = Freezing(directory, workers)
-    try:
-        yield process
-    finally:
-        process.end()
+def freezing(directory: Path, workers: int) -> Iterator[ChildGateway]:
+    with started(FREEZING, directory, str(workers), LIMIT, GRACE) as gateway:
+        gateway.out.wait(" listens on ")
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildGateway]:
+    """A single worker; no test makes it stand still."""
+    with freezing(tmp_path_factory.mktemp("single"), 1) as gateway:
+        yield gateway
+        assert gateway.stop() == 0
+        assert gateway.log.all() == []
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildGateway]:
+    """Two workers and their supervisor; after each test there are two again."""
+    with freezing(tmp_path_factory.mktemp("pair"), 2) as gateway:
+        yield gateway
+        assert gateway.stop() == 0
 
 
 @pytest.mark.parametrize(
@@ -151,21 +128,17 @@ def freezing(directory: Path, workers: int = 1) -> Iterator[Freezing]:
 def test_a_single_worker_whose_loop_stands_still_ends_itself_and_says_where(
     tmp_path: Path, number: signal.Signals, place: str
 ) -> None:
-    with freezing(tmp_path) as process:
-        os.kill(process.pid, number)
-        assert process.wait() == 1
-        said = "\n".join(process.log.all())
+    with freezing(tmp_path, 1) as gateway:
+        os.kill(gateway.pid, number)
+        assert gateway.wait() == 1
+        said = "\n".join(gateway.log.all())
         assert "Timeout" in said
         assert place in said
 
 
-def test_a_loop_that_turns_is_left_alone(tmp_path: Path) -> None:
-    with freezing(tmp_path) as process:
-        # More than its patience; a turn comes four times in that.
-        process.turn(process.pid, times=6)
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
-        assert process.log.all() == []
+def test_a_loop_that_turns_is_left_alone(single: ChildGateway) -> None:
+    # Its limit is the system's, which the clock of the test does not move: see the next test for how it is put off.
+    single.turn(single.pid, times=6)
 
 
 def test_a_loop_that_turns_puts_off_its_end_long_before_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,22 +166,40 @@ def test_a_loop_that_turns_puts_off_its_end_long_before_it_comes(monkeypatch: py
     assert max(later - sooner for sooner, later in pairwise(times)) < limit / 4
 
 
-def test_one_that_was_stopped_on_a_terminal_goes_on(tmp_path: Path) -> None:
-    with freezing(tmp_path) as process:
-        os.kill(process.pid, signal.SIGTSTP)
-        _, status = os.waitpid(process.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
-        # Longer than its patience, which the system counts and not a clock that can be put forward.
-        time.sleep(1.9)
-        os.kill(process.pid, signal.SIGCONT)
-        process.turn(process.pid, times=3)
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
+def test_a_process_that_is_stopped_on_a_terminal_has_no_limit_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(
+        faulthandler, "dump_traceback_later", lambda seconds, exit, file: calls.append(f"end in {seconds:g} s")
+    )
+    monkeypatch.setattr(signal, "setitimer", lambda which, seconds: calls.append(f"alarm in {seconds:g} s"))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("no end"))
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(os, "kill", lambda pid, number: calls.append(number.name))
+
+    async def main() -> None:
+        watchdog = Watchdog(Page(1), 0, 20.0)
+        watchdog.start()
+        watchdog._suspend()
+        watchdog.stop()
+
+    asyncio.run(main())
+    armed, disarmed = ["end in 20 s", "alarm in 22 s"], ["no end", "alarm in 0 s"]
+    assert calls == [*armed, *disarmed, "SIGSTOP", *armed, *disarmed]
+
+
+def test_one_that_was_stopped_on_a_terminal_goes_on(single: ChildGateway) -> None:
+    os.kill(single.pid, signal.SIGTSTP)
+    _, status = os.waitpid(single.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    os.kill(single.pid, signal.SIGCONT)
+    single.turn(single.pid, times=3)
 
 
 # A pipe can be told not to wait; a socket, which is what a service manager gives, can not.
-@pytest.mark.parametrize(("kind", "status"), [("pipe", 1), ("socket", -signal.SIGALRM)])
-def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: Path, kind: str, status: int) -> None:
+@pytest.mark.parametrize(("kind", "status", "grace"), [("pipe", 1, GRACE), ("socket", -signal.SIGALRM, "0.1")])
+def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(
+    tmp_path: Path, kind: str, status: int, grace: str
+) -> None:
     ours, theirs = os.pipe() if kind == "pipe" else (end.detach() for end in socket.socketpair())
     try:
         os.set_blocking(theirs, False)
@@ -217,78 +208,80 @@ def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: P
                 while True:
                     os.write(theirs, b"." * size)
         os.set_blocking(theirs, True)
+        (tmp_path / CLOCK).write_bytes(shift(0))
         process = subprocess.Popen(
-            [sys.executable, "-c", FREEZING, "1"],
+            [sys.executable, "-c", FREEZING, "1", LIMIT, grace],
             stdout=subprocess.PIPE,
             stderr=theirs,
             cwd=tmp_path,
-            env=clean_environment(tmp_path),
+            env=script_environment(tmp_path),
         )
         assert process.stdout is not None
+        out = Lines(process.stdout)
         try:
-            with process.stdout:
-                while b" listens on " not in process.stdout.readline():
-                    assert process.poll() is None
-                os.kill(process.pid, signal.SIGUSR1)
-                assert process.wait(PATIENCE) == status
+            out.wait(" listens on ")
+            os.kill(process.pid, signal.SIGUSR1)
+            assert process.wait(waiting.LIMIT) == status
         finally:
             if process.poll() is None:
                 process.kill()
-                process.wait(PATIENCE)
+                process.wait(waiting.LIMIT)
+            out.finish()
     finally:
         os.close(ours)
         os.close(theirs)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
-def test_a_worker_that_stands_still_is_replaced_while_the_other_serves(tmp_path: Path) -> None:
-    with freezing(tmp_path, 2) as process:
-        workers = running_workers(process.pid, 2)
-        frozen = min(workers)
-        # It cannot end itself: nothing of it runs.
-        os.kill(frozen, signal.SIGSTOP)
-        assert '"status":-9' in process.log.wait("a worker stood still and is replaced")
-        assert _asked(process.port).startswith(b"HTTP/1.1 200")
-        both = running_workers(process.pid, 2, without={frozen})
-        assert both > workers - {frozen}
-        # Neither of them is taken for another that stands still, for longer than one would be left to.
-        process.turn(*both, times=7)
-        assert running_workers(process.pid, 2) == both
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
-        told = [line for line in process.log.all() if "worker" in line]
-        assert len(told) == 1
+@needs_proc
+def test_a_worker_that_stands_still_is_replaced_while_the_other_serves(pair: ChildGateway) -> None:
+    workers, lines = running_workers(pair.pid, 2), len(pair.log.all())
+    frozen = min(workers)
+    (other,) = workers - {frozen}
+    # It cannot end itself: nothing of it runs.
+    os.kill(frozen, signal.SIGSTOP)
+    assert '"status":-9' in pair.advance_until(REPLACED, other)
+    assert _asked(port_in(pair.out.wait(" listens on "))).startswith(b"HTTP/1.1 200")
+    # The pause before it is started anew passes by the same clock.
+    pair.advance(30, other)
+    both = running_workers(pair.pid, 2, without={frozen})
+    assert other in both
+    # Neither of them is taken for another that stands still, for longer than one would be left to.
+    pair.advance(2 * float(LIMIT), *both)
+    assert running_workers(pair.pid, 2) == both
+    assert len(pair.log.all()) == lines + 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
-def test_a_worker_that_stands_still_says_where_before_it_is_replaced(tmp_path: Path) -> None:
-    with freezing(tmp_path, 2) as process:
-        os.kill(min(running_workers(process.pid, 2)), signal.SIGURG)
-        process.log.wait("a worker stood still and is replaced")
-        assert any("in stand_still" in line for line in process.log.all())
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
+@needs_proc
+def test_a_worker_that_stands_still_says_where_before_it_is_replaced(pair: ChildGateway) -> None:
+    workers = running_workers(pair.pid, 2)
+    frozen = min(workers)
+    (other,) = workers - {frozen}
+    os.kill(frozen, signal.SIGURG)
+    pair.advance_until("in stand_still", other)
+    pair.advance_until(REPLACED, other)
+    pair.advance(30, other)
+    running_workers(pair.pid, 2, without={frozen})
 
 
 # As on a terminal, where all are told at once; and as a freezer does it, or a machine that sleeps.
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP], ids=["SIGTSTP", "SIGSTOP"])
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
-def test_whoever_slept_itself_blames_nobody(tmp_path: Path, number: signal.Signals) -> None:
-    with freezing(tmp_path, 2) as process:
-        workers = running_workers(process.pid, 2)
-        for pid in (process.pid, *workers):
-            os.kill(pid, number)
-        process.put_clock_forward(6)
-        for pid in (process.pid, *workers):
-            os.kill(pid, signal.SIGCONT)
-        process.turn(*workers, times=3)
-        assert running_workers(process.pid, 2) == workers
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait() == 0
-        assert process.log.all() == []
+@needs_proc
+def test_whoever_slept_itself_blames_nobody(pair: ChildGateway, number: signal.Signals) -> None:
+    workers, lines = running_workers(pair.pid, 2), pair.log.all()
+    processes = (pair.pid, *workers)
+    pair.turn(*workers)
+    for pid in processes:
+        os.kill(pid, number)
+    wait_until(lambda: all(state_of(pid) == "T" for pid in processes), "all processes are stopped")
+    pair.move_clock(3 * float(LIMIT))
+    for pid in processes:
+        os.kill(pid, signal.SIGCONT)
+    pair.turn(*workers, times=3)
+    assert running_workers(pair.pid, 2) == workers
+    assert pair.log.all() == lines
 
 
 def _asked(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=waiting.LIMIT) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         return connection.recv(65536)

@@ -9,9 +9,11 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from select import select
 
 import pytest
 from msgspec.structs import replace
@@ -23,18 +25,24 @@ from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.processes.worker import Worker, server_limits
 from dragoman.gateway.records.logs import Log
+from tests.waiting import LIMIT, wait_until_async
 
-PATIENCE = 20.0
 REFUSED = "the configuration was not changed: the new one has errors"
 
 
 @pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The garbage collector as it was: a worker sets it for a process of its own."""
-    before = gc.get_threshold()
+def process_settings() -> Iterator[None]:
+    """Put back what a worker sets for a process of its own: garbage collector, switch interval, signal handlers."""
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    # A worker collects at its start. It need not go through the objects of all the tests.
+    gc.freeze()
     yield
-    gc.set_threshold(*before)
     gc.unfreeze()
+    gc.set_threshold(*threshold)
+    sys.setswitchinterval(interval)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 class House:
@@ -67,7 +75,7 @@ class House:
             ready = asyncio.Event()
             worker = Worker(duty, settings)
             running = asyncio.create_task(worker.run(listener, ready.set))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LIMIT):
                 await asyncio.wait({running, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
                 await while_serving(worker)
                 await running
@@ -108,7 +116,7 @@ def test_it_serves_until_it_is_told_to_stop_and_closes_the_port_then(house: Hous
     house.run(house.duty(), Settings(), meanwhile)
     assert house.events() == []
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", house.port), timeout=PATIENCE)
+        socket.create_connection(("127.0.0.1", house.port), timeout=LIMIT)
 
 
 def test_it_ends_when_its_lifeline_does(house: House) -> None:
@@ -118,7 +126,7 @@ def test_it_ends_when_its_lifeline_does(house: House) -> None:
         async def meanwhile(worker: Worker) -> None:
             # Words mean nothing there.
             os.write(held, b"words")
-            await asyncio.sleep(0.05)
+            await wait_until_async(lambda: not select([lifeline], [], [], 0)[0], "the words are read")
             assert await house.healthy()
             os.close(held)
 
@@ -179,8 +187,7 @@ def test_a_change_is_told(house: House, change: str) -> None:
     async def meanwhile(worker: Worker) -> None:
         house.read = lambda: settings
         os.kill(os.getpid(), signal.SIGHUP)
-        while not house.events():
-            await asyncio.sleep(0.01)
+        await wait_until_async(house.events, "a line in the log")
         assert await house.healthy()
         _terminate()
 
@@ -207,8 +214,7 @@ def test_it_serves_on_after_sigterm_and_says_that_it_will_not_for_long(house: Ho
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert b"connection: close" not in await reader.readuntil(b"ok\n")
         os.kill(os.getpid(), signal.SIGTERM)
-        while not house.events():
-            await asyncio.sleep(0.01)
+        await wait_until_async(house.events, "a line in the log")
         assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
         assert (await house.ask("/readyz")).endswith(b"draining\n")
         assert await house.healthy()
@@ -234,10 +240,12 @@ def test_a_worker_among_several_may_be_told_twice(house: House) -> None:
     lifeline, held = os.pipe()
 
     async def meanwhile(worker: Worker) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_until_async(house.events, "the first signal is heard")
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The loop hears of the second one before it can answer the first of these.
         for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(0.05)
-        assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
+            assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
         # Whoever watched over it is gone: nothing is waited for.
         os.close(held)
 
@@ -251,8 +259,7 @@ def test_a_worker_among_several_may_be_told_twice(house: House) -> None:
 def test_a_change_in_the_time_between_leaves_it_not_ready(house: House) -> None:
     async def meanwhile(worker: Worker) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        while not house.events():
-            await asyncio.sleep(0.01)
+        await wait_until_async(house.events, "a line in the log")
         worker.reload()
         assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
         _terminate()

@@ -9,15 +9,18 @@ import re
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts import drain_thread, journal
 from dragoman.accounts.drain import drain_all
+from dragoman.accounts.drain_thread import Drain
 from dragoman.accounts.exchanges import find
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.config.settings import Settings, Storage
@@ -28,8 +31,17 @@ from dragoman.store.account_tables import open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, question, streams, tells
+from tests.waiting import LIMIT, wait_until
 
 Row = dict[str, object]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are written at once, a lock is not waited for, and a directory is made again soon."""
+    monkeypatch.setattr(drain_thread, "Drain", partial(Drain, every=0.02))
+    monkeypatch.setattr(drain_thread, "_PATIENCE", 0.05)
+    monkeypatch.setattr(journal, "_REOPEN_AFTER", 0.02)
 
 
 @contextmanager
@@ -65,7 +77,7 @@ def answers(received: Received) -> Reply:
 
 def rows(folder: Path) -> list[Row]:
     path = str(folder / "state.db")
-    drain_all(path, now=time.time_ns() // 1000)
+    drain_all(path, now=0)
     by_group, by_thread, by_row = sums_and_rows(path)
     assert by_group == by_thread == by_row
     with closing(sqlite3.connect(path)) as db:
@@ -93,19 +105,29 @@ def test_pitfall_426_there_are_as_many_rows_as_requests_in_every_pair(tmp_path: 
 def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(
     tmp_path: Path, store: bool, stream: bool
 ) -> None:
-    for number, (client, provider) in enumerate(PAIRS):
-        # What is kept here has an id of its own.
-        more = {"store": store} if client == RESPONSES else {}
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with accounted(folder, answers) as house:
-            # As a worker does: what is kept is known again by digests.
-            house.app.service.listener.keep(str(folder / "state.db"), house.app.service.log)
+    path = str(tmp_path / "state.db")
+    calls = count()
+
+    def script(received: Received) -> Reply:
+        """Each answer has an id of its own."""
+        reply = answers(received)
+        (body,) = reply.steps
+        assert isinstance(body, bytes)
+        return replace(reply, steps=(body.replace(b"0123456789", b"01234567%02d" % next(calls)),))
+
+    seen: list[str] = []
+    with accounted(tmp_path, script) as house:
+        # As a worker does: what is kept is known again by digests.
+        house.app.service.listener.keep(path, house.app.service.log)
+        for client, provider in PAIRS:
+            # What is kept here has an id of its own.
+            more = {"store": store} if client == RESPONSES else {}
             told = house.post(PATHS[client], question(client, provider, stream=stream, **more)).body.decode()
-        seen = re.findall(r'"((?:msg_|chatcmpl-|resp_)[A-Za-z0-9]{16,})"', told)
-        (row,) = rows(folder)
-        with closing(open_account_tables(str(folder / "state.db"), read_only=True)) as tables:
-            assert find(tables, seen[0], folder_of(str(folder / "state.db"))).row.id == row["id"]
+            seen.append(re.findall(r'"((?:msg_|chatcmpl-|resp_)[A-Za-z0-9]{16,})"', told)[0])
+    ids = [row["id"] for row in rows(tmp_path)]
+    assert len(set(ids)) == len(set(seen)) == len(PAIRS)
+    with closing(open_account_tables(path, read_only=True)) as tables:
+        assert [find(tables, one, folder_of(path)).row.id for one in seen] == ids
 
 
 def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
@@ -176,11 +198,10 @@ def test_a_response_in_the_background_is_one_row(tmp_path: Path) -> None:
         assert answer.status == 200
         name = answer.header("x-request-id")
         kept = str(answer.json()["id"])
-        waiting = threading.Event()
-        end = time.monotonic() + 30
-        while house.get(f"/v1/responses/{kept}").json()["status"] in ("queued", "in_progress"):
-            assert time.monotonic() < end
-            waiting.wait(0.01)
+        wait_until(
+            lambda: house.get(f"/v1/responses/{kept}").json()["status"] not in ("queued", "in_progress"),
+            "the response in the background has ended",
+        )
     conversations = [row for row in rows(tmp_path) if row["kind"] == "conversation"]
     assert [(row["id"], row["outcome"], row["provider"]) for row in conversations] == [(name, "answered", "chat")]
 
@@ -229,14 +250,6 @@ def on(house: House, disk: Disk) -> None:
     journal._write = disk.write
 
 
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    waiting = threading.Event()
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        waiting.wait(0.01)
-
-
 def test_a_full_disk_is_told_and_what_was_asked_meanwhile_is_written_down_later(tmp_path: Path) -> None:
     disk = Disk()
     with accounted(tmp_path, answers) as house:
@@ -249,7 +262,7 @@ def test_a_full_disk_is_told_and_what_was_asked_meanwhile_is_written_down_later(
         assert ready.body.startswith(b"ready\nexchanges cannot be written down: no space left on device\n")
         assert house.log.getvalue().count("exchanges cannot be written down") == 1
         disk.full = False
-        until(lambda: house.get("/readyz").body == b"ready\n")
+        wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
         assert "can be written down again" in house.log.getvalue()
     assert len(rows(tmp_path)) == 3
 
@@ -270,7 +283,7 @@ def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Pat
         assert house.get("/v1/models").status == 200
         assert house.get("/readyz").status == 503
         disk.full = False
-        until(lambda: house.get("/readyz").status == 200)
+        wait_until(lambda: house.get("/readyz").status == 200, "the gateway is ready")
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
 
 
@@ -279,12 +292,15 @@ def test_a_folder_of_journals_that_is_removed_under_load_loses_nothing(tmp_path:
     with accounted(tmp_path, answers) as house:
         for _ in range(3):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-            until(lambda: b"\nrecords backlog: 0\n" in house.get("/readyz?verbose").body)
+            wait_until(
+                lambda: b"\nrecords backlog: 0\n" in house.get("/readyz?verbose").body,
+                "all exchanges are in the tables",
+            )
             shutil.rmtree(folder)
             for protocol in (MESSAGES, CHAT, RESPONSES):
                 assert house.post(PATHS[protocol], question(protocol, CHAT)).status == 200
-            until(folder.exists)
-        until(lambda: b"\nrecords rows: 12\n" in house.get("/readyz?verbose").body)
+            wait_until(folder.exists, "the directory is made again")
+        wait_until(lambda: b"\nrecords rows: 12\n" in house.get("/readyz?verbose").body, "twelve rows")
         assert b"\nrecords lost: 0\n" in house.get("/readyz?verbose").body
         assert house.log.getvalue().count("a journal was removed") >= 3
     assert len(rows(tmp_path)) == 12
@@ -303,13 +319,16 @@ def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(tmp_pa
     folder = folder_of(str(tmp_path / "state.db"))
     with accounted(tmp_path, answers, {"when_full": when_full}) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body)
+        wait_until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body, "one row")
         make_a_file_of(folder)
-        until(lambda: b"exchanges cannot be written down: file exists" in house.get("/readyz").body)
+        wait_until(
+            lambda: b"exchanges cannot be written down: file exists" in house.get("/readyz").body,
+            "the problem is reported",
+        )
         answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
         assert (answer.status, house.get("/readyz").status) == ((200, 200) if when_full == "answer" else (503, 503))
         folder.unlink()
-        until(lambda: house.get("/readyz").body == b"ready\n")
+        wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
     # Who is refused has a row, too.
     assert len(rows(tmp_path)) == 3
@@ -319,15 +338,17 @@ def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_prob
     path = tmp_path / "state.db"
     with accounted(tmp_path, answers, {"keep": False}) as house:
         house.post(PATHS[CHAT], question(CHAT, CHAT))
-        until(path.exists)
+        wait_until(path.exists, "the file is made")
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
             other.execute("BEGIN IMMEDIATE")
             for protocol in (MESSAGES, CHAT, RESPONSES):
                 assert house.post(PATHS[protocol], question(protocol, CHAT)).status == 200
-            until(lambda: b"waits in journals: database is locked" in house.get("/readyz").body)
+            wait_until(
+                lambda: b"waits in journals: database is locked" in house.get("/readyz").body, "the lock is reported"
+            )
             assert house.get("/readyz").status == 200
             assert house.get("/healthz").status == 200
-        until(lambda: house.get("/readyz").body == b"ready\n")
+        wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
     assert len(rows(tmp_path)) == 4
 
 
@@ -337,7 +358,7 @@ def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path:
 
     def slow(descriptor: int) -> None:
         reached.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(LIMIT)
         fdatasync(descriptor)
 
     with accounted(tmp_path, answers, {"durability": "machine"}) as house:
@@ -348,10 +369,10 @@ def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path:
         asked = question(MESSAGES, CHAT, stream=True)
         asking = threading.Thread(target=lambda: told.append(house.post(PATHS[MESSAGES], asked).body))
         asking.start()
-        assert reached.wait(30)
+        assert reached.wait(LIMIT)
         assert told == []
         goes_on.set()
-        asking.join(30)
+        asking.join(LIMIT)
         assert b"message_stop" in told[0]
         for protocol in (MESSAGES, CHAT, RESPONSES):
             for stream in (False, True):
@@ -364,7 +385,7 @@ def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path:
 def test_the_figures_are_in_the_metrics(tmp_path: Path) -> None:
     with accounted(tmp_path, answers) as house:
         house.post(PATHS[CHAT], question(CHAT, CHAT))
-        until(lambda: b"\ndragoman_records_total 1\n" in house.get("/metrics").body)
+        wait_until(lambda: b"\ndragoman_records_total 1\n" in house.get("/metrics").body, "one record is counted")
         lines = house.get("/metrics").body.decode().splitlines()
         assert "dragoman_records_backlog_bytes 0" in lines
         assert "dragoman_records_damaged_lines_total 0" in lines

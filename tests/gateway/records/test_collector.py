@@ -9,6 +9,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts import telemetry
 from dragoman.accounts.placing import NOWHERE
 from dragoman.accounts.spans import ProviderPlace
 from dragoman.config.settings import Settings, Storage, Telemetry
@@ -21,6 +22,15 @@ from dragoman.providers.provider import Endpoint, Provider
 from tests.accounts.collector import PATIENCE, collecting
 from tests.accounts.told_exchanges import FAILED_OVER, WHOLE
 from tests.gateway.harness import CHAT, MESSAGES, settings_for
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector may take as long as a busy machine needs, and exchanges do not wait for others."""
+    monkeypatch.setattr(collector_module, "LAST_MOMENTS", PATIENCE)
+    monkeypatch.setattr(telemetry, "_LONGEST_SEND", PATIENCE)
+    monkeypatch.setattr(telemetry, "_GATHER", 0.02)
+
 
 # Where exchanges would be written down, if anybody began to.
 WRITTEN = Storage(keep=False, path="/nowhere/state.db")
@@ -67,12 +77,12 @@ def test_servers_of_this_machine_have_a_place_too() -> None:
 
 def test_without_an_address_there_is_no_collector() -> None:
     assert collector_of(Settings()) is None
-    telemetry = Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")
-    made = collector_of(Settings(telemetry=telemetry, storage=WRITTEN))
+    wanted = Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")
+    made = collector_of(Settings(telemetry=wanted, storage=WRITTEN))
     assert made is not None
     # Nor is there anything to tell of what is not written down.
-    assert collector_of(Settings(telemetry=telemetry)) is None
-    assert collector_of(Settings(telemetry=telemetry, storage=replace(WRITTEN, records=False))) is None
+    assert collector_of(Settings(telemetry=wanted)) is None
+    assert collector_of(Settings(telemetry=wanted, storage=replace(WRITTEN, records=False))) is None
     assert (made.endpoint, made.headers, made.share, made.service) == ("http://a", {"x": "y"}, 0.5, "s")
 
 

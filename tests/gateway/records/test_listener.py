@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -124,7 +123,7 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
         sent(house, plain([user("beside")]), "echo/text")
         sent(house, plain([user("beside"), assistant("Hello."), user("on")]), "echo/text")
         house.run(house.app.service.accounting.close(30.0))
-    drain_all(path, now=time.time_ns() // 1000)
+    drain_all(path, now=0)
     tables = open_account_tables(path, read_only=True)
     with closing(tables):
         ask = tables.connection.execute
@@ -209,7 +208,7 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
         for calls in ((), (), (1,), (0,), (0, 3), (1, 2)):
             assert house.post(PATHS[protocol], asked(*calls)).status == 200
         house.run(house.app.service.accounting.close(30.0))
-    drain_all(path, now=time.time_ns() // 1000)
+    drain_all(path, now=0)
     with closing(open_account_tables(path, read_only=True)) as tables:
         threads = [row[0] for row in tables.connection.execute("SELECT thread FROM records ORDER BY number")]
     assert threads == [1, 2, 2, 1, 1, 2]

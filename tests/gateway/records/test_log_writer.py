@@ -6,19 +6,25 @@ import errno
 import fcntl
 import io
 import json
+import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.records.log_writer import _AT_ONCE_SHARED, _OWN_ROOM, _ROOM, LogWriter
+from dragoman.gateway.records import log_writer as module
+from dragoman.gateway.records.log_writer import _AT_ONCE, _AT_ONCE_SHARED, _OWN_ROOM, _ROOM, LogWriter
 from dragoman.gateway.records.logs import Log
+from tests.waiting import LIMIT, wait_until
 
-PATIENCE = 30.0
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits as long as a busy machine needs, unless a test says otherwise."""
+    monkeypatch.setattr(module, "_LAST_MOMENTS", LIMIT)
 
 
 def told(lines: int) -> bytes:
@@ -29,23 +35,28 @@ def told(lines: int) -> bytes:
 def piped() -> Iterator[tuple[int, LogWriter]]:
     """A writer, and the end of its pipe that is read by nobody but the test."""
     ours, theirs = os.pipe()
+    writer = LogWriter(theirs, told)
     try:
-        yield ours, LogWriter(theirs, told)
+        yield ours, writer
     finally:
+        # What waits has no reader any more, so the thread can end.
         os.close(ours)
+        writer.close()
         os.close(theirs)
 
 
 def drained(descriptor: int, until: Callable[[bytes], bool]) -> bytes:
     """What comes out of a pipe until it is enough."""
     os.set_blocking(descriptor, False)
-    data, end = bytearray(), time.monotonic() + PATIENCE
-    while not until(bytes(data)):
-        assert time.monotonic() < end, bytes(data[-500:])
-        try:
-            data += os.read(descriptor, 65536)
-        except BlockingIOError:
-            time.sleep(0.002)
+    data = bytearray()
+
+    def is_enough() -> bool:
+        with suppress(BlockingIOError):
+            while not until(bytes(data)):
+                data.extend(os.read(descriptor, 65536))
+        return until(bytes(data))
+
+    wait_until(is_enough, "enough comes out of the pipe")
     return bytes(data)
 
 
@@ -94,6 +105,7 @@ def test_no_write_is_longer_than_what_a_pipe_takes_whole() -> None:
             piece = os.read(ours, 65536)
             assert piece.endswith(b"\n")
             seen.append(len(piece))
+        writer.close()
     finally:
         os.close(ours)
         os.close(theirs)
@@ -149,23 +161,30 @@ def test_a_disk_that_is_full_and_then_is_not_is_told_and_no_line_goes_on_in_anot
         room[0] = 1000
         writer.put(b"fourth\n", own=True)
         writer.close()
-        end = time.monotonic() + PATIENCE
-        while b"missing" not in file.read_bytes() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: b"missing" in file.read_bytes(), "the missing lines are counted")
         assert file.read_bytes() == b"first\ns\nfourth\nmissing 2\n"
     finally:
         os.close(descriptor)
 
 
-def test_closing_takes_no_longer_than_a_moment_although_nobody_reads() -> None:
+def test_closing_takes_no_longer_than_a_moment_although_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LAST_MOMENTS", 0.05)
     with piped() as (reader, writer):
         for _ in range(5000):
             writer.put(b"x" * 99 + b"\n", own=False)
-        closing = threading.Thread(target=writer.close, daemon=True)
-        closing.start()
-        closing.join(PATIENCE)
-        assert not closing.is_alive()
+        # It returns, and what waits is still there.
+        writer.close()
+        assert writer._waiting
         drained(reader, lambda data: data.count(b"\n") == 5000)
+
+
+def test_a_line_after_the_end_is_written_and_its_thread_ends_too() -> None:
+    with piped() as (reader, writer):
+        for line in (b"first\n", b"second\n"):
+            writer.put(line, own=True)
+            assert drained(reader, lambda data: data.endswith(b"\n")) == line
+            writer.close()
+            wait_until(lambda: writer._thread is None, "the thread has ended")
 
 
 def test_what_waits_in_a_process_is_not_written_by_its_children_too() -> None:
@@ -208,24 +227,24 @@ def test_a_stream_without_a_descriptor_is_written_at_once() -> None:
     assert log.lines_lost == 0
 
 
-def test_a_line_costs_less_than_writing_it(tmp_path: Path) -> None:
-    line = "x" * 400
-    with (tmp_path / "a").open("w") as out, (tmp_path / "b").open("wb") as queued:
-        writer = LogWriter(queued.fileno(), told)
+def test_a_line_costs_less_than_writing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"x" * 399 + b"\n"
+    real, writers = os.write, list[threading.Thread]()
 
-        def directly() -> None:
-            out.write(line + "\n")
-            out.flush()
+    def write(to: int, data: bytes) -> int:
+        writers.append(threading.current_thread())
+        return real(to, data)
 
-        def put() -> None:
-            writer.put(line.encode() + b"\n", own=False)
-
-        assert min(_cost(put) for _ in range(5)) < min(_cost(directly) for _ in range(5))
+    with (tmp_path / "log").open("wb") as out:
+        writer = LogWriter(out.fileno(), told)
+        monkeypatch.setattr(os, "write", write)
+        # Held, so that no line is taken before all are there.
+        with writer._lock:
+            for _ in range(300):
+                writer.put(line, own=False)
+            assert not writers
         writer.close()
-
-
-def _cost(work: Callable[[], None]) -> float:
-    start = time.thread_time()
-    for _ in range(300):
-        work()
-    return time.thread_time() - start
+    assert (tmp_path / "log").read_bytes() == line * 300
+    # Few writes, and none by whoever put the lines.
+    assert len(writers) == math.ceil(300 / (_AT_ONCE // len(line)))
+    assert threading.main_thread() not in writers

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import sqlite3
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
@@ -36,7 +35,9 @@ from tests.gateway.says import tells
 from tests.sdk.samples import events_of
 from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, names, opened
+from tests.waiting import wait_until_async
 
+NOW = 1_800_000_000
 ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
 
 
@@ -87,9 +88,13 @@ class Run:
 
     async def idle(self) -> None:
         """Wait until nothing runs."""
-        async with asyncio.timeout(20):
-            while self.background.running:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: not self.background.running, "nothing runs in the background")
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stands still."""
+    monkeypatch.setattr("time.time", lambda: float(NOW))
 
 
 def _failed_frames(failure: Failure) -> bytes:
@@ -100,7 +105,9 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, now: None
+) -> None:
     async def main(store: Tables) -> None:
         run = Run(store)
         go_on = asyncio.Event()
@@ -120,7 +127,7 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(monkeyp
         monkeypatch.setattr(run.asked, "write", watched)
         await run.start(exchange)
         assert seen == ["queued", "in_progress"]
-        assert run.kept().alive > time.time()
+        assert run.kept().alive == NOW + module._ALIVE
         await asyncio.sleep(0.05)
         assert run.kept().status == "in_progress"
         assert shown_of(run.kept())["status"] == "in_progress"
@@ -227,7 +234,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
         virtual_time.run(main(store))
 
 
-def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free() -> None:
+def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free(now: None) -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_1")
@@ -238,7 +245,7 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
             previous=None,
             background=True,
             provider="chat",
-            alive=int(time.time()) - 1,
+            alive=NOW - 1,
             body=body,
         )
         store.responses.add(ALICE, late)
@@ -249,11 +256,11 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
         assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
 
-def test_a_promise_that_was_renewed_since_it_was_read_is_kept() -> None:
+def test_a_promise_that_was_renewed_since_it_was_read_is_kept(now: None) -> None:
     with opened() as store:
         late = Kept(id="resp_1", status="in_progress", previous=None, background=True, provider="", alive=1, body=b"{}")
         store.responses.add(ALICE, late)
-        store.responses.keep_alive(ALICE, "resp_1", int(time.time()) + 5)
+        store.responses.keep_alive(ALICE, "resp_1", NOW + 5)
         found = looked_after(store, ALICE, late)
         assert found.status == "in_progress" and found == store.responses.find(ALICE, "resp_1")
 
@@ -272,9 +279,7 @@ def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, mo
             await asyncio.sleep(0.3)
             assert run.kept().alive == 1
             other.execute("ROLLBACK")
-            async with asyncio.timeout(20):
-                while run.kept().alive == 1:
-                    await asyncio.sleep(0.01)
+            await wait_until_async(lambda: run.kept().alive != 1, "the promise is renewed")
             await run.background.finish(0.0)
 
     virtual_time.run(main())
@@ -403,7 +408,7 @@ def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:
             assert "a response in the background broke" in lines and "KeyError" in lines
             assert "what the user said" not in lines
 
-    asyncio.run(run())
+    virtual_time.run(run())
 
 
 def test_an_end_that_cannot_be_written_yet_is_written_later(tmp_path: Path) -> None:
@@ -424,7 +429,7 @@ def test_an_end_that_cannot_be_written_yet_is_written_later(tmp_path: Path) -> N
             await given.idle()
             assert given.kept().status == "completed"
 
-    asyncio.run(run())
+    virtual_time.run(run())
 
 
 def test_a_response_whose_conversation_another_has_taken_has_failed() -> None:
@@ -443,7 +448,7 @@ def test_a_response_whose_conversation_another_has_taken_has_failed() -> None:
             assert store.conversations.items("conv_1") == []
             assert not store.conversations.lease(ALICE, "conv_1", "resp_3")
 
-    asyncio.run(run())
+    virtual_time.run(run())
 
 
 def test_a_failed_response_adds_nothing_to_its_conversation() -> None:

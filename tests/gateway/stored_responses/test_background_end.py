@@ -15,8 +15,9 @@ from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.store import open_tables
 from tests import virtual_time
 from tests.gateway.stored_responses.test_background import ANSWER, Run, forever
-from tests.store.asked import Gate, another, asking_in_virtual_time, comes_true
+from tests.store.asked import Gate, another, asking_in_virtual_time
 from tests.store.opened import ALICE, Clock, opened
+from tests.waiting import wait_until_async
 
 
 @pytest.mark.parametrize("seconds", [20.0, 0.0], ids=["in time", "too late"])
@@ -71,10 +72,10 @@ def test_nothing_that_was_told_is_lost_when_a_process_ends_with_a_slow_store(tmp
             store.post(lambda tables: tables.responses.note(ALICE, "r2", "chat"))
             ending = [asyncio.ensure_future(state.close(0.0))]
             # Behind the post there is the end of the response.
-            await comes_true(lambda: store._thread._line.qsize() >= 2)
+            await wait_until_async(lambda: store._thread._line.qsize() >= 2, "two units wait in the line")
             if hurried:
                 ending.append(asyncio.ensure_future(state.background.finish(0.0)))
-                await comes_true(lambda: not state.background.running)
+                await wait_until_async(lambda: not state.background.running, "nothing runs in the background")
             gate.open()
             await asyncio.gather(held, *ending)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import time
 from collections.abc import Callable
 
 import pytest
@@ -70,7 +69,8 @@ async def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     return await leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
 
 
-def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
+def test_an_answer_says_its_id_and_what_the_client_referred_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.5)
     with opened() as store:
         recalled = Recalled(body=b"", keeps=True, previous="resp_0", background=True)
         task = _task(store, recalled)
@@ -89,7 +89,7 @@ def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
         "model": "m",
     }
     assert {**begun, **said} == begun
-    assert isinstance(begun["created_at"], int) and begun["created_at"] <= time.time()
+    assert begun["created_at"] == 1_800_000_000
 
 
 def test_an_answer_that_is_not_kept_has_the_id_that_it_would_have() -> None:

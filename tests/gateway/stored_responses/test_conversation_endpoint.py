@@ -33,6 +33,8 @@ WORDS = {"type": "message", "role": "user", "content": "Hello."}
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     with keeping() as opened:
+        # The thread of the store begins with its first unit, and belongs to no single test.
+        in_store(opened, lambda tables: None)
         yield opened
 
 

@@ -22,6 +22,7 @@ from tests import virtual_time
 from tests.store.asked import Gate, Lost, another, asking, asking_in_virtual_time
 from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, Clock, opened
+from tests.waiting import wait_until_async
 
 SHORT = 0.02
 RENEW, AGAIN = module._RENEW, module._AGAIN
@@ -102,9 +103,7 @@ def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
             leases.release("c1", "r1")
             await asyncio.sleep(3 * SHORT)
             other.execute("ROLLBACK")
-            async with asyncio.timeout(20):
-                while not store.conversations.lease(ALICE, "c1", "r2"):
-                    await asyncio.sleep(SHORT)
+            await wait_until_async(lambda: store.conversations.lease(ALICE, "c1", "r2"), "the conversation is free")
             assert log.getvalue() == ""
             leases.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -46,7 +46,6 @@ MESSAGE = st.one_of(
 
 
 @given(MESSAGE)
-@settings(max_examples=300)
 def test_a_usual_message_is_read_in_one_step_as_member_by_member(value: JsonObject) -> None:
     decoder = MessageDecoder((TextTool(name="sql"),))
     plain = decoder.plain(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -34,7 +34,6 @@ FRAGMENT = st.fixed_dictionaries(
 
 
 @given(st.lists(FRAGMENT, max_size=8))
-@settings(max_examples=200)
 def test_the_short_way_tells_the_same(fragments: list[JsonObject]) -> None:
     quick, slow = assembly(), assembly()
     for fragment in fragments:

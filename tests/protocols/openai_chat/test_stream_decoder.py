@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
@@ -389,7 +389,6 @@ CHUNK = st.builds(
 
 
 @given(st.lists(CHUNK, max_size=8), st.booleans())
-@settings(max_examples=300)
 def test_the_short_way_tells_the_same(chunks: list[JsonObject], inline: bool) -> None:
     asked = ask(F, G, inline_thinking=inline)
     quick, slow = CODEC.stream_decoder(asked, mint(), Ledger()), SlowDecoder(asked, mint(), Ledger())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -38,7 +38,6 @@ TOOL = st.fixed_dictionaries(
 
 
 @given(TOOL)
-@settings(max_examples=200)
 def test_a_usual_function_is_read_in_one_step_as_member_by_member(tool: JsonObject) -> None:
     plain = plain_function(tool)
     if plain is not None:

@@ -56,7 +56,7 @@ class LogWriter:
         self._waiting = 0
         self._rung = False
         self._thread: threading.Thread | None = None
-        self._hurried = False
+        self._hurried = self._closed = False
         # What was lost and not told yet, and whether the last write ended within a line.
         self._untold = 0
         self._torn = False
@@ -80,11 +80,16 @@ class LogWriter:
             self._bell.release()
 
     def close(self) -> None:
-        """Give what waits a moment to be written."""
+        """Give what waits a moment to be written, and end the thread; a line that is put later starts another."""
         self._hurried = True
         end = time.monotonic() + _LAST_MOMENTS
         while self._waiting and time.monotonic() < end:
             time.sleep(0.002)
+        with self._lock:
+            self._closed = True
+            if self._thread is not None and not self._rung:
+                self._rung = True
+                self._bell.release()
 
     def _run(self) -> None:
         while True:
@@ -101,6 +106,10 @@ class LogWriter:
                     self.lost += missing
                     self._untold += missing
             self._tell()
+            with self._lock:
+                if self._closed and not self._rung:
+                    self._thread = None
+                    return
 
     def _tell(self) -> None:
         """Say how many lines are missing, now that it works again."""

@@ -1,0 +1,58 @@
+"""`dragoman status` in front of a gateway with two workers: a rest is shown, and cleared in both."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from dragoman import __version__
+from dragoman.model.jsonvalue import JsonObject
+from tests.cli.screens import piped
+from tests.gateway.harness import CHAT, PATHS, Received, Reply, whole
+from tests.gateway.says import question
+from tests.server.process import Served, serving
+from tests.waiting import wait_until
+
+
+def asked(house: Served, *words: str) -> tuple[int, str, str]:
+    """Run the command: exit status and what was said."""
+    where = f"http://127.0.0.1:{house.port}"
+    return piped(["status", "--gateway", where, *words], house.directory, {"DRAGOMAN_KEY": ""})
+
+
+def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
+    def failing(received: Received) -> Reply:
+        return whole({"error": {"message": "broken"}}, 500)
+
+    with serving(failing, arguments=("--workers", "2")) as house:
+        # Each worker counts by itself, so that one of them has seen enough.
+        for _ in range(9):
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
+        wait_until(lambda: standings(house) == {("resting",)}, "both workers have the target rest")
+        _, out, _ = asked(house)
+        where = f"http://127.0.0.1:{house.port}"
+        assert out.startswith(f"dragoman {__version__} at {where}: 2 workers, 0 requests under way\n")
+        line = next(line for line in out.splitlines() if line.startswith("chat/served"))
+        assert re.search(r"resting for another [0-9.]+ s, .*no_answer [0-9.]+ s ago", line), line
+        status, out, err = asked(house, "--clear", "chat/served")
+        assert (status, err) == (0, "")
+        assert out == "chat/served is good again: it was resting, and 0 keys rested\n"
+        # The other worker is told, too.
+        wait_until(lambda: standings(house) == {("good",)}, "the target is good in both workers")
+        status, out, err = asked(house, "--clear", "chat/served", "--json")
+        assert json.loads(out) == {"target": "chat/served", "standing": "good", "keys": 0}
+        assert asked(house, "--clear", "chat/served")[1].startswith("nothing was held")
+        status, out, err = asked(house, "--clear", "nobody/served")
+        assert (status, out) == (1, "")
+        assert "does not clear the target: there is no such target" in err
+
+
+def standings(house: Served) -> set[tuple[object, ...]]:
+    """What the target is to the workers; enough are asked for both workers to be among them."""
+    return {tuple(row.get("standing") for row in told["targets"]) for told in _statuses(house)}
+
+
+def _statuses(house: Served) -> Iterator[dict[str, list[JsonObject]]]:
+    for _ in range(20):
+        yield json.loads(house.get("/status").body)
