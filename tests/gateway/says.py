@@ -16,7 +16,6 @@ from tests.sdk.providers import Turn
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import events_of
-from tests.waiting import LIMIT, wait_until
 
 NAMES = {MESSAGES: "messages", CHAT: "chat", RESPONSES: "responses"}
 STOPS = {MESSAGES: "end_turn", CHAT: "stop", RESPONSES: "completed"}
@@ -182,12 +181,6 @@ def log_lines(house: House, event: str = "exchange") -> list[Object]:
     """What was logged under one name."""
     lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
     return [line for line in lines if dig(line, "event") == event]
-
-
-def comes_true(condition: Callable[[], bool], seconds: float = LIMIT) -> bool:
-    """Deprecated: use `wait_until`, which names what is awaited. `seconds` has no effect."""
-    wait_until(condition, "a condition that its test does not name")
-    return True
 
 
 def headers_named(answer: Answer, *starts: str) -> dict[str, str]:

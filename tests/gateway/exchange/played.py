@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from dragoman.config.settings import Routing, Settings
 from dragoman.gateway.exchange.client import ClientRequest
@@ -117,15 +117,26 @@ class Played:
 def played_by(story: Callable[[Service], None], settings: Callable[[int], Settings] = settings_for) -> None:
     """Play a story with the working parts of a gateway that nobody can call."""
 
-    async def play() -> None:
+    async def play(service: Service) -> None:
+        story(service)
+
+    served_by(play, settings)
+
+
+def served_by(
+    work: Callable[[Service], Coroutine[None, None, None]], settings: Callable[[int], Settings] = settings_for
+) -> None:
+    """Run work with the working parts of a gateway that nobody can call, in virtual time."""
+
+    async def serve() -> None:
         service = new_service(settings(NO_PORT), io.StringIO())
         try:
-            story(service)
+            await work(service)
         finally:
             await service.close()
             await service.state.close(0.0)
 
-    run(play())
+    run(serve())
 
 
 def kinds(said: list[Command]) -> list[type]:

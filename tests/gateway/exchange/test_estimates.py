@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from dragoman.gateway.exchange import estimates
 from dragoman.gateway.exchange.estimates import KEPT, KEPT_BEFORE, Counting, Passed
 from dragoman.gateway.large_work import INLINE
 from dragoman.model.response import Usage
@@ -144,12 +145,14 @@ def test_one_event_that_is_too_long_to_be_kept_is_not_counted_as_nothing() -> No
     assert counting(CHAT, came).count() is None
 
 
-def test_little_is_kept_of_a_stream_that_comes_byte_by_byte() -> None:
+def test_little_is_kept_of_a_stream_that_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = 16 * 1024
+    monkeypatch.setattr(estimates, "KEPT_BEFORE", kept)
     came = Passed()
-    for _ in range(3 * KEPT_BEFORE):
+    for _ in range(3 * kept):
         came.take(b"x")
-    assert len(came.kept) == KEPT_BEFORE
-    assert sys.getsizeof(came.before) < 3 * KEPT_BEFORE
+    assert len(came.kept) == kept
+    assert sys.getsizeof(came.before) < 3 * kept
 
 
 def test_one_event_that_is_longer_than_what_is_kept_is_counted() -> None:

@@ -9,15 +9,16 @@ from dragoman.gateway.exchange.steps import AwaitKept, Event, Keep, Kept, TellNo
 from dragoman.gateway.exchange.store_acts import StoreActs
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from tests.gateway.harness import PATHS, RESPONSES, House, running
+from tests.gateway.exchange.played import served_by
+from tests.gateway.harness import PATHS, RESPONSES
 
 
 class Acts(StoreActs):
     """Acts whose machine only remembers what it heard."""
 
-    def __init__(self, house: House) -> None:
-        service = house.app.service
+    def __init__(self, service: Service) -> None:
         record = Record(id="req_1", dialect=RESPONSES, path="", started=service.clock(), time=0.0)
         asked = ClientRequest(api_path=api_path_of(PATHS[RESPONSES]), headers=[])
         super().__init__(service, asked, DetachedClient(), service.account(record))
@@ -43,13 +44,14 @@ class Acts(StoreActs):
 
 
 def test_what_the_store_has_nothing_to_do_with_is_kept_at_once_and_waits_for_nobody() -> None:
-    async def heard(house: House) -> list[Event]:
-        acts = Acts(house)
+    heard: list[Event] = []
+
+    async def hear(acts: Acts) -> None:
         async with asyncio.timeout(0):
             await acts.keep()
             await acts.note()
             await acts.leave()
-        return acts.heard
+        heard.extend(acts.heard)
 
-    with running() as house:
-        assert house.run(heard(house)) == [Kept()]
+    served_by(lambda service: hear(Acts(service)))
+    assert heard == [Kept()]
