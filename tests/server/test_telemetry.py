@@ -18,8 +18,9 @@ from tests.waiting import wait_until
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 CANARY = "canary-in-a-prompt"
-# Records are exported as soon as they are ingested, or not before the end.
-QUICK, LATE = {"dragoman.accounts.telemetry._GATHER": 0.05}, {"dragoman.accounts.telemetry._GATHER": 3600.0}
+# Seconds between two ingestions, and for which exchanges wait for others: exported at once, or not before the end.
+INGEST, GATHER = "dragoman.accounts.drain_thread.Drain.__init__.every", "dragoman.accounts.telemetry._GATHER"
+QUICK, LATE = {INGEST: 0.05, GATHER: 0.05}, {INGEST: 3600.0, GATHER: 3600.0}
 # How long a collector may take at the end: one that does not answer is given up soon, one that does is waited for.
 SHORT_END, LONG_END = ({"dragoman.gateway.records.collector.LAST_MOMENTS": seconds} for seconds in (0.1, 60.0))
 
