@@ -13,7 +13,8 @@ from dragoman.http import http_flight
 from dragoman.http.client import Client
 from dragoman.http.coding import STEP
 from dragoman.http.flight import Call
-from tests.http.scripted import Provider, Script, closing, hear, provider, run, until
+from tests.http.scripted import Provider, Script, closing, hear, provider, run
+from tests.waiting import wait_until_async
 
 MEBIBYTE = 1024 * 1024
 TEXT = b"".join(b"%07d\n" % number for number in range(MEBIBYTE))
@@ -162,7 +163,7 @@ def test_a_call_that_is_ended_in_the_middle_of_its_steps_hands_over_no_more(loop
             await flight.head()
             pieces: list[bytes] = []
             pumping = asyncio.ensure_future(flight.pump(pieces.append))
-            await until(lambda: len(pieces) > 2)
+            await wait_until_async(lambda: len(pieces) > 2, "three pieces have come")
             flight.abort(BadAnswer("enough"))
             count = len(pieces)
             with pytest.raises(BadAnswer, match="enough"):
