@@ -882,7 +882,7 @@ def test_an_answer_before_the_request_is_through_is_read_and_its_connection_clos
     async def test() -> None:
         async with provider(script) as server:
             client = make_client()
-            flight, body = await fetch(client, post(server.url(), bytes(32 * MEBIBYTE)))
+            flight, body = await fetch(client, post(server.url(), bytes(16 * MEBIBYTE)))
             assert (flight.status, body) == (413, b"no")
             await client.close()
 

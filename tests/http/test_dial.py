@@ -153,7 +153,7 @@ def test_a_call_given_up_under_tls_is_seen_by_the_provider(loop: str) -> None:
             )
             await flight.head()
             reading = asyncio.create_task(flight.read(100))
-            await asyncio.sleep(0.02)
+            await wait_until_async(lambda: flight._waiter is not None, "the call waits for the rest")
             reading.cancel()
             await asyncio.wait([reading])
             flight.close()

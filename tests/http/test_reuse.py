@@ -249,7 +249,7 @@ async def shy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status
 
 @both_loops
 @pytest.mark.parametrize("status", [200, 413])
-@pytest.mark.parametrize("size", [32 * MEBIBYTE, 3 * MEBIBYTE], ids=["unwritten", "or on its way"])
+@pytest.mark.parametrize("size", [16 * MEBIBYTE, 3 * MEBIBYTE], ids=["unwritten", "or on its way"])
 def test_an_answer_before_its_request_has_arrived_is_refused_unless_it_refuses(
     size: int, status: int, loop: str
 ) -> None:

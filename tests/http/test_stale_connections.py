@@ -86,7 +86,7 @@ def dying(death: Death, healthy: bool = True) -> Script:
 
 
 @both_loops
-@pytest.mark.parametrize("size", [2, 32 * MEBIBYTE], ids=["a small request", "a request that is half sent"])
+@pytest.mark.parametrize("size", [2, 16 * MEBIBYTE], ids=["a small request", "a request that is half sent"])
 @pytest.mark.parametrize("death", DEATHS)
 def test_a_kept_connection_that_dies_is_replaced_once_and_unseen(death: Death, size: int, loop: str) -> None:
     async def test() -> None:
