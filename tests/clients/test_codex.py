@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 import urllib.request
 from collections.abc import Mapping
 from functools import cache
