@@ -16,7 +16,7 @@ import math
 import socket
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from hashlib import sha256
@@ -296,8 +296,13 @@ class House:
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """Send a request and read the whole reply."""
+        with self.send(path, body, **headers) as connection:
+            return read_answer(connection)
+
+    def send(self, path: str, body: object, **headers: str) -> socket.socket:
+        """Send a request and leave the reply on its connection."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.ask("POST", path, data, **headers)
+        return self._send("POST", path, data, headers)
 
     def get(self, path: str, **headers: str) -> Answer:
         """Ask for a page."""
@@ -305,12 +310,20 @@ class House:
 
     def ask(self, method: str, path: str, data: bytes, **headers: str) -> Answer:
         """Send one request on a connection of its own; underscores in header names stand for dashes."""
+        with self._send(method, path, data, headers) as connection:
+            return read_answer(connection)
+
+    def _send(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> socket.socket:
         given = {"host": f"127.0.0.1:{self.port}", **{name.replace("_", "-"): value for name, value in headers.items()}}
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
         lines += ["connection: close", f"content-length: {len(data)}"]
-        with self.connect() as connection:
+        connection = self.connect()
+        try:
             connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + data)
-            return read_answer(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def report(self) -> str:
         """The state of gateway and provider, for a wait that gave up."""

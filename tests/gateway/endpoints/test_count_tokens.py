@@ -7,9 +7,21 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings, Timeouts
+from dragoman.config.settings import Line, Settings
 from dragoman.tokens import request as local
-from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, settings_for, whole
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PROTOCOLS,
+    RESPONSES,
+    Answer,
+    Reply,
+    passing,
+    running,
+    settings_for,
+    stay_silent,
+    whole,
+)
 from tests.gateway.says import error_body, failure_of, log_lines, question, with_provider
 from tests.sdk.digging import dig
 from tests.waiting import wait_until
@@ -145,8 +157,7 @@ def test_a_provider_that_cannot_count_is_estimated_for(provider: str, reply: Rep
 
 
 def test_a_silent_provider_is_estimated_for_and_the_operator_is_told() -> None:
-    settings = with_provider(lambda made: replace(made, timeouts=Timeouts(first_byte=0.2)), counts_tokens=True)
-    with running([Reply(raw=True, steps=(30.0,))], settings) as house:
+    with running([Reply(raw=True, steps=(passing(),))], with_provider(counts_tokens=True)) as house:
         assert house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES)).header("x-dragoman-estimate") == "tokenizer"
         assert log_lines(house, "a provider could not count")
         wait_until(lambda: house.provider.hung_up == 1, "the gateway ends the provider's call")
@@ -175,7 +186,7 @@ def test_what_is_counted_is_what_would_be_sent() -> None:
 
 
 def test_pitfall_201_a_client_that_goes_away_ends_the_count() -> None:
-    with running([Reply(raw=True, steps=(30.0,))], with_provider(counts_tokens=True)) as house:
+    with running([Reply(raw=True, steps=(stay_silent,))], with_provider(counts_tokens=True)) as house:
         body = json.dumps(question(MESSAGES, MESSAGES)).encode()
         with house.connect() as connection:
             head = f"POST {COUNTS[MESSAGES]} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"

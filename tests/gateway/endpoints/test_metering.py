@@ -16,7 +16,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.wire.json import decode_object
-from tests.gateway.harness import PATIENCE, Reply, settings_for, whole
+from tests.gateway.harness import Reply, settings_for, stay_silent, whole
 from tests.gateway.harness import stream as streamed
 from tests.gateway.records.kept import recorded
 from tests.waiting import wait_until
@@ -187,7 +187,7 @@ def test_what_no_model_does_and_waits_for_no_place_costs_nothing_however_it_ends
 def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool) -> None:
     body = json.dumps({"model": "embed" if several else "chat/served", "input": "Hello."}).encode()
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"
-    with recorded([Reply(raw=True, steps=(head, PATIENCE) if begun else (PATIENCE,))], lines) as (house, records):
+    with recorded([Reply(raw=True, steps=(head, stay_silent) if begun else (stay_silent,))], lines) as (house, records):
         with house.connect() as connection:
             said = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.sendall(said.encode() + body)

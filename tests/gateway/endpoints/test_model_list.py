@@ -154,7 +154,7 @@ def test_a_provider_that_cannot_list_does_not_spoil_the_list(shape: str) -> None
 
 def test_a_list_without_end_is_told_by_its_beginning() -> None:
     def endless(received: Received) -> Reply:
-        ids = [{"id": f"m{count}"} for count in range(20_000)]
+        ids = [{"id": f"m{count}"} for count in range(6_000)]
         return whole({"object": "list", "data": [{"id": "x" * 1000}, *ids]})
 
     with running(endless, with_provider(models=None)) as house:

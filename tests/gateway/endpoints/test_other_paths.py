@@ -14,7 +14,21 @@ from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import other_paths as passing
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
-from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, RESPONSES, Reply, running, settings_for, stream, whole
+from tests.gateway.gate import Gate
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PROVIDER_KEY,
+    RESPONSES,
+    Reply,
+    Step,
+    running,
+    settings_for,
+    stay_silent,
+    stream,
+    take_turns,
+    whole,
+)
 from tests.gateway.says import failure_of, headers_named, log_lines
 from tests.waiting import wait_until
 
@@ -61,14 +75,16 @@ def test_a_form_is_relayed_byte_for_byte_but_for_the_models_name() -> None:
 
 def test_bytes_of_any_kind_come_back_as_they_are() -> None:
     sound = bytes(range(256)) * 500
-    reply = Reply(headers=(("content-type", "audio/mpeg"),), steps=(sound[:1000], 0.05, sound[1000:]), chunked=True)
+    reply = Reply(
+        headers=(("content-type", "audio/mpeg"),), steps=(sound[:1000], take_turns, sound[1000:]), chunked=True
+    )
     with running([reply]) as house:
         told = house.post("/v1/audio/speech", {"model": "chat/served", "input": "hi"})
         assert (told.status, told.header("content-type"), told.body, told.complete) == (200, "audio/mpeg", sound, True)
 
 
 def test_a_stream_of_another_path_passes_as_it_comes() -> None:
-    with running([stream(b"data: 1\n\n", 0.05, b"data: [DONE]\n\n")]) as house:
+    with running([stream(b"data: 1\n\n", take_turns, b"data: [DONE]\n\n")]) as house:
         told = house.post("/v1/completions", {"model": "chat/served", "prompt": "hi", "stream": True})
         assert (told.body, told.header("content-type")) == (b"data: 1\n\ndata: [DONE]\n\n", "text/event-stream")
 
@@ -184,8 +200,9 @@ def test_what_is_no_answer_is_a_502(reply: Reply) -> None:
 
 def test_an_answer_that_is_cut_is_seen_to_be_cut() -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 5000\r\n\r\n"
-    with running([Reply(raw=True, steps=(head + b"x" * 100, 0.05, None))]) as house:
-        told = house.post("/v1/audio/speech", {"model": "chat/served"})
+    gate = Gate()
+    with running([Reply(raw=True, steps=(head + b"x" * 100, gate.step, None))]) as house:
+        told = gate.post(house, "/v1/audio/speech", {"model": "chat/served"}, b"xxx")
         assert (told.status, told.complete) == (200, False)
         wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         assert log_lines(house)[0]["failure"] == "truncated"
@@ -228,9 +245,9 @@ def test_a_method_that_nobody_has_is_a_405() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [(30.0,), (b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\n\r\nx", 30.0)], ids=["before", "after"]
+    "steps", [(stay_silent,), (b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\n\r\nx", stay_silent)], ids=["before", "after"]
 )
-def test_pitfall_201_a_client_that_goes_away_ends_the_call(steps: tuple[bytes | float, ...]) -> None:
+def test_pitfall_201_a_client_that_goes_away_ends_the_call(steps: tuple[Step, ...]) -> None:
     with running([Reply(raw=True, steps=steps)]) as house:
         with house.connect() as connection:
             head = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(EMBEDDINGS)}\r\n\r\n"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Routing, Settings
 from dragoman.providers.provider import Endpoint, Provider
+from tests.gateway.gate import Gate
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import failure_of, log_lines
 from tests.waiting import wait_until
@@ -136,9 +137,10 @@ def test_one_that_failed_again_and_again_is_passed_over() -> None:
 
 def test_what_was_begun_is_not_begun_again() -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n"
-    cut = Reply(raw=True, steps=(head + b"{" * 100, 0.05, None))
+    gate = Gate()
+    cut = Reply(raw=True, steps=(head + b"{" * 100, gate.step, None))
     with running(script({"a": cut}), house_of()) as house:
-        told = house.post("/v1/embeddings", ASKED)
+        told = gate.post(house, "/v1/embeddings", ASKED, b"{{{")
         assert (told.status, told.complete) == (200, False)
         wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         line = log_lines(house)[0]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from dragoman.config.settings import Limits, Settings, Timeouts
+from tests.gateway.gate import Gate, read_until
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -23,7 +24,6 @@ from tests.gateway.harness import (
     House,
     Reply,
     Step,
-    answer_in,
     passing,
     running,
     settings_for,
@@ -65,59 +65,14 @@ def patient(**seconds: float) -> Callable[[int], Settings]:
     return lambda port: settings_for(port, timeouts=Timeouts(**seconds))
 
 
-class Gate:
-    """A step that a provider waits at until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._is_reached = False
-
-    async def wait(self) -> None:
-        """Wait to be let through."""
-        self._is_reached = True
-        await self._event.wait()
-
-    def wait_until_reached(self) -> None:
-        """Wait until the provider has written what comes before."""
-        wait_until(lambda: self._is_reached, "the provider has written what comes before the gate")
-
-    def open(self, house: House) -> None:
-        """Let the provider go on."""
-        house.loop.call_soon_threadsafe(self._event.set)
-
-    @property
-    def step(self) -> Callable[[], Coroutine[None, None, None]]:
-        """The gate as a step of a script."""
-        return self.wait
-
-
 def send(house: House, client: str, provider: str, *, streaming: bool = True) -> socket.socket:
     """Send a request and leave its reply on the wire."""
-    body = json.dumps(question(client, provider, stream=streaming)).encode()
-    connection = house.connect()
-    head = f"POST {PATHS[client]} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {len(body)}"
-    connection.sendall(head.encode() + b"\r\n\r\n" + body)
-    return connection
-
-
-def read_until(connection: socket.socket, mark: bytes) -> bytes:
-    """Read a reply up to a mark."""
-    data = b""
-    while mark not in data:
-        piece = connection.recv(65536)
-        assert piece, data
-        data += piece
-    return data
+    return house.send(PATHS[client], question(client, provider, stream=streaming))
 
 
 def ask(house: House, client: str, provider: str, mark: bytes, gate: Gate) -> Answer:
     """Ask for a stream, and open the provider's gate when the mark has arrived."""
-    with send(house, client, provider) as connection:
-        begun = read_until(connection, mark)
-        gate.open(house)
-        while piece := connection.recv(65536):
-            begun += piece
-    return answer_in(begun)
+    return gate.post(house, PATHS[client], question(client, provider, stream=True), mark)
 
 
 # S1: the status.
