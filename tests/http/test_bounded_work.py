@@ -1,13 +1,14 @@
-"""Bounded work: no callback of the loop takes long, whatever bytes a client or a provider sends."""
+"""Bounded work: no callback of the loop does much, whatever bytes a client or a provider sends."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import socket
-import time
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import pytest
 import zstandard
@@ -15,44 +16,72 @@ from msgspec.structs import replace
 
 from dragoman.errors import UpstreamError
 from dragoman.http.client import Client
+from dragoman.http.coding import SlicedDecoder
 from dragoman.http.flight import Call
 from dragoman.http.server import ServerLimits
 from tests.http.raw import House, echo, serving
 from tests.http.scripted import closing, provider, run
 from tests.waiting import wait_until_async
 
-# Far above what any of these takes here, far below what others would notice; several readings' worth of bytes.
-MOST_SECONDS = 0.1
-SIZE = 1024 * 1024
+# Calls of functions in one callback. The chunks of one read are parsed at once: 1.4 calls for each byte of 256 KiB.
+MOST_CALLS = 64 * 1024
+MOST_CALLS_FOR_CHUNKS = 2 * 256 * 1024
+# A step of each of two codings.
+MOST_STEPS = 2
+# More than one read.
+SIZE = 384 * 1024
+MEBIBYTE = 1024 * 1024
 LIMITS = ServerLimits(
     header_bytes=64 * 1024, header_count=128, header_timeout=20.0, body_timeout=20.0, unread_timeout=20.0
 )
 
 
-class Longest:
-    """The longest time of its own that a callback took, and which one it was."""
+class Busiest:
+    """The most that one callback did, and which one it was: calls of functions, and steps of decoders."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.calls = 0
+        self.steps = 0
         self.name = ""
 
 
 @contextmanager
-def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Longest]:
-    """Time every callback of asyncio's own loop."""
-    longest = Longest()
-    inner = asyncio.events.Handle._run
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Busiest]:
+    """Count what every callback of asyncio's own loop does.
 
-    def timing(handle: asyncio.Handle) -> None:
-        before = time.thread_time()
-        inner(handle)
-        taken = time.thread_time() - before
-        if taken > longest.seconds:
-            longest.seconds, longest.name = taken, repr(handle)
+    A function in C counts as one call, whatever it does. What the parser is given at once is bounded by what is read
+    at once, and what a decoder is given by its steps (`test_coding.py`).
+    """
+    busiest = Busiest()
+    calls = steps = 0
+    run_callback, feed = asyncio.events.Handle._run, SlicedDecoder.feed
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        if event in ("call", "c_call"):
+            calls += 1
+
+    def counting(handle: asyncio.Handle) -> None:
+        nonlocal calls, steps
+        calls = steps = 0
+        sys.setprofile(profile)
+        try:
+            run_callback(handle)
+        finally:
+            sys.setprofile(None)
+        busiest.steps = max(busiest.steps, steps)
+        if calls > busiest.calls:
+            busiest.calls, busiest.name = calls, repr(handle)
+
+    def counting_feed(decoder: SlicedDecoder, data: bytes) -> bytes:
+        nonlocal steps
+        steps += 1
+        return feed(decoder, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(asyncio.events.Handle, "_run", timing)
-        yield longest
+        patch.setattr(asyncio.events.Handle, "_run", counting)
+        patch.setattr(SlicedDecoder, "feed", counting_feed)
+        yield busiest
 
 
 def repeated(piece: bytes, before: bytes = b"", after: bytes = b"") -> bytes:
@@ -106,16 +135,20 @@ async def say(house: House, said: bytes) -> None:
     end.close()
 
 
-@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
-def test_no_bytes_of_a_client_hold_the_loop(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def most_calls(case: str) -> int:
+    return MOST_CALLS_FOR_CHUNKS if case.startswith("tiny chunks") else MOST_CALLS
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_no_bytes_of_a_client_hold_the_loop(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(echo, replace(LIMITS)) as house:
-            await say(house, said)
+            await say(house, SAID[case])
             await wait_until_async(lambda: not house.server._connections, "no connection is open")
 
-    with timed(monkeypatch) as longest:
+    with counted(monkeypatch) as busiest:
         asyncio.run(main())
-    assert longest.seconds < MOST_SECONDS, longest.name
+    assert 0 < busiest.calls < most_calls(case), busiest.name
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -139,8 +172,8 @@ ANSWERS: dict[str, bytes] = {
     "answers without end": repeated(OK + b"content-length: 0\r\n\r\n"),
     "empty lines": repeated(b"\r\n"),
     "a status line without end": b"HTTP/1.1 200 " + b"x" * SIZE,
-    "zeros in gzip": coded(b"gzip", gzip.compress(bytes(256 * SIZE), 9)),
-    "zeros in gzip in gzip": coded(b"gzip, gzip", gzip.compress(gzip.compress(bytes(256 * SIZE), 9))),
+    "zeros in gzip": coded(b"gzip", gzip.compress(bytes(64 * MEBIBYTE), 9)),
+    "zeros in gzip in gzip": coded(b"gzip, gzip", gzip.compress(gzip.compress(bytes(64 * MEBIBYTE), 9))),
     "nothing in gzip": coded(b"gzip", repeated(b"\0\0\0\xff\xff", b"\x1f\x8b\x08\0\0\0\0\0\0\xff")),
     "zeros in zstd": coded(b"zstd", b"\x28\xb5\x2f\xfd\x00\x58" + BLOCK * 2000),
     "empty frames of zstd": coded(b"zstd", repeated(zstandard.compress(b""))),
@@ -148,23 +181,25 @@ ANSWERS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_no_bytes_of_a_provider_hold_the_loop(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", ANSWERS)
+def test_no_bytes_of_a_provider_hold_the_loop(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with provider(closing(answer)) as server:
+        async with provider(closing(ANSWERS[case])) as server:
             client = Client(connect_timeout=10, proxies={})
             for _ in range(2):
                 flight = client.open(Call(method="POST", url=server.url(), headers=[], body=b"{}"))
                 try:
                     await flight.head()
-                    await flight.read(32 * SIZE)
+                    await flight.read(32 * MEBIBYTE)
                 except UpstreamError:
-                    # Refused or not, only how long the loop was held counts.
+                    # Refused or not, only what the loop was held with counts.
                     pass
                 finally:
                     flight.close()
             await client.close()
 
-    with timed(monkeypatch) as longest:
+    with counted(monkeypatch) as busiest:
         run(main, "asyncio")
-    assert longest.seconds < MOST_SECONDS, longest.name
+    assert 0 < busiest.calls < most_calls(case), busiest.name
+    assert busiest.steps <= MOST_STEPS
+    assert (busiest.steps > 0) is (b"content-encoding" in ANSWERS[case])

@@ -91,7 +91,7 @@ class Scene:
     """A connection with everything around it."""
 
     def __init__(self) -> None:
-        self.socket = socket.socket()
+        self.socket = socket.socket(socket.AF_UNIX)
         self.wire, self.shelf, self.ear = Wire(), Shelf(), Ear()
         self.connection = Connection(self.shelf, self.socket)
         self.connection.connection_made(self.wire)

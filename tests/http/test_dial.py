@@ -112,7 +112,7 @@ def test_large_bodies_go_both_ways_over_tls(loop: str) -> None:
     async def test() -> None:
         async with provider(script, served()) as server:
             client = make_client(trusting())
-            body = bytes(range(256)) * 4096 * 8
+            body = bytes(range(256)) * 4096 * 2
             for _ in range(2):
                 assert await fetch(client, server.url(scheme="https", host="localhost"), body) == body
             assert server.seen == 1
