@@ -2,9 +2,9 @@
 
     assert_linear(lambda n: lambda: decode(document_of(n)), 500)
 
-A step is one bytecode instruction of the interpreter. The same input always takes the same number of steps, however
-busy the machine is. Work inside of C functions is one step, whatever it costs: where that is the subject, the test
-counts calls or bytes with a counter of its own.
+A step is one bytecode instruction of the interpreter, or the end of a call. The same input always takes the same number
+of steps, however busy the machine is. Work inside of C functions is one step, whatever it costs: where that is the
+subject, the test counts calls or bytes with a counter of its own.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ class StepCounter:
 
     def __init__(self) -> None:
         self.steps = 0
+        self._counted: Callable[[], int] = lambda: 0
 
     def __enter__(self) -> StepCounter:
         self._outer = sys.gettrace()
-        sys.settrace(self._enter_frame)
+        steps = 0
+
+        # Runs for every step of the work: a local variable is counted twice as fast as an attribute.
+        def step(frame: FrameType, event: str, argument: object) -> _Trace:
+            nonlocal steps
+            steps += 1
+            return step
+
+        def enter_frame(frame: FrameType, event: str, argument: object) -> _Trace:
+            frame.f_trace_lines = False
+            frame.f_trace_opcodes = True
+            return step
+
+        self._counted = lambda: steps
+        sys.settrace(enter_frame)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._outer)
-
-    def _enter_frame(self, frame: FrameType, event: str, argument: object) -> _Trace:
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, argument: object) -> _Trace:
-        if event == "opcode":
-            self.steps += 1
-        return self._step
+        self.steps += self._counted()
 
 
 def count_steps(work: Callable[[], object]) -> int:

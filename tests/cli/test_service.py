@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -69,8 +70,9 @@ def serving(place: Path, environment: dict[str, str] | None = None) -> Iterator[
 
 
 def service(init: FakeInit, *words: str, **shell: str) -> tuple[int, str, str]:
-    """A command, in a shell with keys, where nobody can be asked."""
-    return piped(["service", *words], init.home, {**SHELL, **init.environment, **shell})
+    """A command, in a shell with keys, where nobody can be asked; on a busy machine a gateway starts slowly."""
+    with mock.patch("dragoman.cli.service._PATIENCE", 120.0):
+        return piped(["service", *words], init.home, {**SHELL, **init.environment, **shell})
 
 
 @pytest.fixture(scope="module")

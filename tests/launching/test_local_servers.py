@@ -10,6 +10,8 @@ import pytest
 from dragoman.launching.local_servers import found_at, models_at, port_of, stranger_at
 from tests.gateway.harness import Reply, running, whole
 
+# Seconds.
+LONG = 60.0
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
 
@@ -42,18 +44,21 @@ def test_ports_of_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "models"),
+    ("reply", "models", "patience"),
     [
-        (whole({"object": "list", "data": [{"id": "a"}, {"id": "b"}]}), ("a", "b")),
-        (whole({"object": "list", "data": None}), ()),
-        (whole({"object": "list", "data": []}, 401), None),
-        (whole(b"<html>"), None),
-        (whole({"name": "dragoman"}), None),
-        (Reply(raw=True, steps=(b"220 smtp ready\r\n",)), None),
-        (Reply(steps=(5.0,)), None),
+        (whole({"object": "list", "data": [{"id": "a"}, {"id": "b"}]}), ("a", "b"), LONG),
+        (whole({"object": "list", "data": None}), (), LONG),
+        (whole({"object": "list", "data": []}, 401), None, LONG),
+        (whole(b"<html>"), None, LONG),
+        (whole({"name": "dragoman"}), None, LONG),
+        (Reply(raw=True, steps=(b"220 smtp ready\r\n",)), None, LONG),
+        (Reply(steps=(LONG,)), None, 0.1),
     ],
 )
-def test_a_server_is_known_by_its_list(reply: Reply, models: tuple[str, ...] | None) -> None:
+def test_a_server_is_known_by_its_list(
+    reply: Reply, models: tuple[str, ...] | None, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models_at, "__defaults__", (patience,))
     with running(lambda _: reply) as house:
         address = f"http://127.0.0.1:{house.provider.port}/v1"
         assert models_at(address) == models

@@ -18,29 +18,30 @@ JSON = "application/json"
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """One request: where it goes, in whose envelope it is answered, and what it says."""
+    """One request: where it goes, in whose envelope it is answered, and how to make its body."""
 
     name: str
     protocol: str
     path: str
-    body: bytes
+    make: Callable[[], bytes]
     headers: tuple[tuple[str, str], ...] = (("content-type", JSON),)
 
 
+# Numbers of repeated things by which the size of one is estimated.
+_PROBE = 20
+
+
 def filled(make: Callable[[int], object], size: int) -> bytes:
-    """The JSON of what `make` gives for the largest number that fits into so many bytes."""
+    """The JSON of `make(n)` for an n that nearly fills so many bytes."""
 
     def body(count: int) -> bytes:
-        made = make(count)
-        return made if isinstance(made, bytes) else json.dumps(made, separators=(",", ":")).encode()
+        return json.dumps(make(count), separators=(",", ":")).encode()
 
-    low, high = 0, 1
-    while len(body(high)) <= size:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if len(body(middle)) <= size else (low, middle)
-    return body(low)
+    few, more = len(body(_PROBE)), len(body(2 * _PROBE))
+    count = _PROBE + (size - few) * _PROBE // (more - few)
+    while len(text := body(count)) > size:
+        count -= max(1, count * (len(text) - size) // len(text))
+    return text
 
 
 def user(protocol: str, content: object = "hi") -> dict[str, object]:
@@ -236,17 +237,18 @@ def _own(protocol: str, model: str) -> Iterator[tuple[str, Callable[[int], objec
         yield "includes", lambda n: request(protocol, model, [user(protocol)], include=["x"] * n)
 
 
-def conversations(size: int, models: dict[str, str]) -> Iterator[Shape]:
-    """Every shape of a conversation, for each of the models."""
-    for protocol in PROTOCOLS:
-        for target, model in models.items():
-            for name, make in (*_conversations(protocol, model), *_own(protocol, model)):
-                yield Shape(
-                    name=f"{name}: {protocol} to {target}",
-                    protocol=protocol,
-                    path=PATHS[protocol],
-                    body=filled(make, size),
-                )
+def conversations(size: int, models: dict[str, str], *, every: bool) -> Iterator[Shape]:
+    """Every shape of a conversation in each protocol, for every one of the models or for one of them, in turn."""
+    for number, protocol in enumerate(PROTOCOLS):
+        for turn, (target, model) in enumerate(models.items()):
+            for place, (name, make) in enumerate((*_conversations(protocol, model), *_own(protocol, model))):
+                if every or (number + place) % len(models) == turn:
+                    yield Shape(
+                        name=f"{name}: {protocol} to {target}",
+                        protocol=protocol,
+                        path=PATHS[protocol],
+                        make=partial(filled, make, size),
+                    )
 
 
 def envelopes(size: int) -> Iterator[Shape]:
@@ -254,58 +256,58 @@ def envelopes(size: int) -> Iterator[Shape]:
     path, model = PATHS[CHAT], "chat/served"
     plain = json.dumps(request(CHAT, model, [user(CHAT)])).encode()
     head = json.dumps({"model": model})[:-1].encode()
-    bomb = plain + b" " * (24 * 1024 * 1024)
-    for names, layers in (("gzip", 1), ("gzip, gzip", 2), ("gzip, gzip, gzip, gzip", 4)):
-        data = bomb
+
+    def bomb(layers: int) -> bytes:
+        data = plain + b" " * (24 * 1024 * 1024)
         for _ in range(layers):
             data = gzip.compress(data)
+        return data
+
+    for names, layers in (("gzip", 1), ("gzip, gzip", 2), ("gzip, gzip, gzip, gzip", 4)):
         coded = (("content-type", JSON), ("content-encoding", names))
-        yield Shape(name=f"a bomb of {names}", protocol=CHAT, path=path, body=data, headers=coded)
-    many = gzip.compress(filled(lambda n: request(CHAT, model, [user(CHAT)] * n), 8 * 1024 * 1024))
+        yield Shape(name=f"a bomb of {names}", protocol=CHAT, path=path, make=partial(bomb, layers), headers=coded)
+
+    def many() -> bytes:
+        return gzip.compress(filled(lambda n: request(CHAT, model, [user(CHAT)] * n), 8 * 1024 * 1024))
+
     coded = (("content-type", JSON), ("content-encoding", "gzip"))
-    yield Shape(name="a bomb of tiny messages", protocol=CHAT, path=path, body=many, headers=coded)
+    yield Shape(name="a bomb of tiny messages", protocol=CHAT, path=path, make=many, headers=coded)
     form = (("content-type", "multipart/form-data; boundary=x"),)
     field = b'--x\r\ncontent-disposition: form-data; name="model"\r\n'
     yield Shape(
         name="a form of nothing but the model's name",
         protocol=CHAT,
         path="/v1/audio/transcriptions",
-        body=b'name="model"\r\n' * (size // 14),
+        make=lambda: b'name="model"\r\n' * (size // 14),
         headers=form,
     )
     yield Shape(
         name="a form of the model's field alone",
         protocol=CHAT,
         path="/v1/audio/transcriptions",
-        body=field * (size // len(field)),
+        make=lambda: field * (size // len(field)),
         headers=form,
     )
     yield Shape(
         name="a form of headers",
         protocol=CHAT,
         path="/v1/audio/transcriptions",
-        body=field + b"a: b\r\n" * (size // 6 - 10),
+        make=lambda: field + b"a: b\r\n" * (size // 6 - 10),
         headers=form,
     )
-    repeated = head + b',"stream":false' * ((size - len(head) - 1) // 15) + b"}"
-    yield Shape(name="a member again and again", protocol=CHAT, path=path, body=repeated)
+    plain_bodies = {
+        "a member again and again": head + b',"stream":false' * ((size - len(head) - 1) // 15) + b"}",
+        "a number of a hundred thousand digits": head + b',"seed":' + b"9" * (size - 100) + b"}",
+        "backslashes": head + b',"user":"' + b"\\\\" * (size // 2 - 100) + b'"}',
+        "quotes": b'"' * size,
+    }
     for mark, end in ((b"[", b"]"), (b'{"a":', b"1" + b"}")):
         depth = (size - len(head) - 20) // (len(mark) + 1)
         body = head + b',"messages":' + mark * depth + end[:-1] + end[-1:] * depth + b"}"
-        yield Shape(name=f"nesting of {mark.decode()}", protocol=CHAT, path=path, body=body)
-        yield Shape(
-            name=f"nesting of {mark.decode()}, left open", protocol=CHAT, path=path, body=body[: len(body) // 2]
-        )
-    yield Shape(
-        name="a number of a hundred thousand digits",
-        protocol=CHAT,
-        path=path,
-        body=head + b',"seed":' + b"9" * (size - 100) + b"}",
-    )
-    yield Shape(
-        name="backslashes", protocol=CHAT, path=path, body=head + b',"user":"' + b"\\\\" * (size // 2 - 100) + b'"}'
-    )
-    yield Shape(name="quotes", protocol=CHAT, path=path, body=b'"' * size)
+        plain_bodies[f"nesting of {mark.decode()}"] = body
+        plain_bodies[f"nesting of {mark.decode()}, left open"] = body[: len(body) // 2]
+    for name, body in plain_bodies.items():
+        yield Shape(name=name, protocol=CHAT, path=path, make=partial(bytes, body))
     for where, protocol in (("/v1/messages/count_tokens", MESSAGES), ("/v1/responses/input_tokens", RESPONSES)):
         for kind, letters in (
             ("one letter", "a"),
@@ -317,7 +319,7 @@ def envelopes(size: int) -> Iterator[Shape]:
                 name=f"a count of {kind}: {protocol}",
                 protocol=protocol,
                 path=where,
-                body=filled(partial(_text, protocol, model, letters), size),
+                make=partial(filled, partial(_text, protocol, model, letters), size),
             )
 
 

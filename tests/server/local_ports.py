@@ -14,8 +14,11 @@ USUAL = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
 # Loaded by every Python that finds it, before anything of the program is.
 _SITE = """
 from pathlib import Path
+import dragoman.launching.local_servers as local_servers
 import dragoman.providers.catalogue as module
 module._FILE = Path({file!r})
+# Seconds that a server has to answer in: those of tests always answer, and the machine may be busy.
+local_servers.models_at.__defaults__ = (60.0,)
 """
 
 

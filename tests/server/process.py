@@ -354,9 +354,21 @@ class Served(House):
         """Ask the process to end, and wait; give the exit status."""
         return self.process.stop(signal.SIGTERM)
 
+    @contextmanager
+    def started(self, *arguments: str, constants: Constants = NO_CONSTANTS) -> Iterator[None]:
+        """A gateway on the files of this directory, while the block runs."""
+        self._start(arguments, constants)
+        try:
+            yield
+        finally:
+            self.process.end()
+
     def restart(self, *arguments: str, constants: Constants = NO_CONSTANTS) -> None:
         """Start another gateway on the files of the one that has ended."""
         assert not self.process.running
+        self._start(arguments, constants)
+
+    def _start(self, arguments: Sequence[str], constants: Constants) -> None:
         given = ["--config", str(self.file), "--port", "0", *arguments]
         self.process = Process(given, self.directory, constants=constants)
         self.port = self.process.listening()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import PAIRS, error_body, question, speaking, streams, tells
 from tests.screen import as_seen, fits
-from tests.server.process import PATIENCE, Served, as_object, serving
+from tests.server.process import Served, as_object, serving
+from tests.waiting import wait_until
 
 GATEWAY_KEY = "dgm_canary-of-the-gateway-0123456789"
 WRONG_KEY = "dgm_canary-of-a-stranger-0123456789"
@@ -224,11 +225,12 @@ def _lost_in(line: JsonObject) -> int:
 
 def _read_lines(end: int, enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
     """The lines of a pipe, each of which is a whole one."""
-    data, patience = bytearray(), time.monotonic() + PATIENCE
-    while not data.endswith(b"\n") or not enough([as_object(line) for line in data.decode().splitlines()]):
-        assert time.monotonic() < patience, bytes(data[-300:])
-        try:
-            data += os.read(end, 1 << 20)
-        except BlockingIOError:
-            time.sleep(0.05)
+    data = bytearray()
+
+    def has_enough() -> bool:
+        with suppress(BlockingIOError):
+            data.extend(os.read(end, 1 << 20))
+        return data.endswith(b"\n") and enough([as_object(line) for line in data.decode().splitlines()])
+
+    wait_until(has_enough, "all lines of the log")
     return [as_object(line) for line in data.decode().splitlines()]

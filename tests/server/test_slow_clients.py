@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,24 +12,37 @@ from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, Reply, read_
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import NAMES, is_finished, question, streamed_text, streams, turn
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import PATIENCE, Script, Served, serving
+from tests.server.process import WRITER, Script, Served, serving
+from tests.server.workers import wait_for_turns
+from tests.waiting import wait_until
 
 PIECE = "0123456789abcdef" * 4096
 PIECES = 512
 MEBIBYTE = 1024 * 1024
+TURNS = 4
 # Far above what the buffers on the way may hold, far below what the provider has to say.
 MOST_MEMORY = 16 * MEBIBYTE
 
 
 class Counted:
-    """A step that counts how far a provider has come."""
+    """A step that counts how far a provider has come, and knows its connections."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.writers: set[asyncio.StreamWriter] = set()
 
     async def __call__(self) -> None:
         """Count."""
         self.count += 1
+        self.writers.add(WRITER.get())
+
+    def is_blocked(self, connections: int) -> bool:
+        """Whether so many connections take no more bytes."""
+        blocked = [writer for writer in tuple(self.writers) if writer.transport.get_write_buffer_size()]
+        return len(blocked) == connections
+
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="memory and queues are found in /proc")
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +67,35 @@ def _flood(counted: Counted) -> Reply:
 
 
 def _memory(pid: int) -> int:
-    """The bytes of memory that a process holds; nothing where the system does not tell."""
-    status = Path(f"/proc/{pid}/status")
-    if not status.exists():
-        return 0
-    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
+    """The bytes of memory that a process holds."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) * 1024
 
 
-def _settled(counted: Counted) -> int:
-    """Wait until the provider comes no further: nothing tells that but the time in which nothing happens."""
-    deadline = time.monotonic() + PATIENCE
-    before = -1
-    while counted.count != before or not before:
-        assert time.monotonic() < deadline
+def _stalled(house: Served, counted: Counted, connections: int = 1) -> int:
+    """Wait until the provider comes no further; return how far it came.
+
+    The provider's connections take no more bytes, and the gateway leaves bytes of all of them unread although it has
+    been awake several times: it does not read them before its clients do.
+    """
+
+    def is_stalled() -> bool:
         before = counted.count
-        time.sleep(0.4)
-    return before
+        if not counted.is_blocked(connections) or _unread(house) < connections:
+            return False
+        wait_for_turns([house.process.pid], TURNS)
+        return counted.is_blocked(connections) and _unread(house) >= connections and counted.count == before
+
+    wait_until(is_stalled, f"{connections} stalled connections")
+    return counted.count
+
+
+def _unread(house: Served) -> int:
+    """The number of connections with the provider on which the gateway has not read everything."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    provider = f":{house.provider.port:04X}"
+    return sum(row[2].endswith(provider) and int(row[4].partition(":")[2], 16) > 0 for row in rows)
 
 
 # The relay and a translation; a Responses stream says everything four times more at its end, which takes long.
@@ -84,7 +109,7 @@ def test_a_client_that_does_not_read_holds_up_its_own_provider_alone(
     before = _memory(house.process.pid)
     body = question(client, CHAT, stream=True, model=f"{NAMES[CHAT]}/flood")
     with house.send(PATHS[client], body, "connection: close") as end:
-        stalled = _settled(counted)
+        stalled = _stalled(house, counted)
         assert stalled < PIECES
         assert _memory(house.process.pid) - before < MOST_MEMORY
         for other in PROTOCOLS:
@@ -105,7 +130,7 @@ def test_fifty_clients_that_do_not_read_take_little_memory_and_leave_none_behind
     body = question(CHAT, CHAT, stream=True, model=f"{NAMES[CHAT]}/flood")
     ends = [house.send(PATHS[CHAT], body) for _ in range(50)]
     try:
-        assert _settled(counted) < 50 * PIECES
+        assert _stalled(house, counted, len(ends)) < 50 * PIECES
         assert _memory(house.process.pid) - before < 4 * MOST_MEMORY
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
     finally:

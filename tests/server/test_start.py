@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from tests.cli.machine import put_trusted
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import question, tells, text_of
 from tests.server.process import PATIENCE, Process, clean_environment, serving
+from tests.waiting import wait_until
 
 KEY = "dgm_key-of-the-start-test-0123456789"
 KEY_OF_FILE, KEY_OF_ENVIRONMENT = "dgm_key-of-a-file-0123456789-abcdef", "dgm_key-of-the-shell-0123456789-abc"
@@ -190,8 +190,7 @@ def test_a_hang_up_signal_before_anything_was_read_ends_nothing(tmp_path: Path) 
         status = Path(f"/proc/{process.pid}/status")
         if not status.exists():
             pytest.skip("signals are found in /proc")
-        while not int(status.read_text().partition("SigIgn:")[2].split()[0], 16) & 1:
-            assert process.running
+        wait_until(lambda: int(status.read_text().partition("SigIgn:")[2].split()[0], 16) & 1, "SIGHUP is ignored")
         process.send(signal.SIGHUP)
         process.listening()
         process.send(signal.SIGINT)
@@ -213,8 +212,10 @@ def test_it_serves_although_the_terminal_cannot_show_its_words(tmp_path: Path) -
         assert others == [line for line in others if "exchange" in line]
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+@pytest.mark.parametrize(
+    ("closed", "workers"),
+    [("2>&-", "1"), (">&- 2>&-", "1"), (">&- 2>&-", "2"), ("<&- >&- 2>&-", "2")],
+)
 def test_it_serves_although_nobody_listens_to_what_it_says(tmp_path: Path, closed: str, workers: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -222,11 +223,7 @@ def test_it_serves_although_nobody_listens_to_what_it_says(tmp_path: Path, close
     process = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, env=clean_environment(tmp_path))
     try:
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + PATIENCE
-        while not _answers(f"{address}/readyz"):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: process.poll() is not None or _answers(f"{address}/readyz"), "it serves")
         # It has something to say, and says it to nobody: no client gets it.
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"{address}/nowhere", timeout=PATIENCE)

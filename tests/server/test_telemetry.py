@@ -7,16 +7,22 @@ import threading
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.accounts.collector import PATIENCE, attributes, collecting
+from tests.accounts.collector import CollectorServer, attributes, collecting
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import question, refusal, speaking, streams, tells, turn
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import Gate, serving
+from tests.waiting import wait_until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 CANARY = "canary-in-a-prompt"
+# Seconds between two ingestions, and for which exchanges wait for others: exported at once, or not before the end.
+INGEST, GATHER = "dragoman.accounts.drain_thread.Drain.__init__.every", "dragoman.accounts.telemetry._GATHER"
+QUICK, LATE = {INGEST: 0.05, GATHER: 0.05}, {INGEST: 3600.0, GATHER: 3600.0}
+# How long a collector may take at the end: one that does not answer is given up soon, one that does is waited for.
+SHORT_END, LONG_END = ({"dragoman.gateway.records.collector.LAST_MOMENTS": seconds} for seconds in (0.1, 60.0))
 
 
 def telling(address: str, more: str = "") -> str:
@@ -44,7 +50,7 @@ def tree(spans: list[Span]) -> dict[str, list[Span]]:
 def test_a_collector_is_told_of_every_exchange_and_of_nothing_that_was_said() -> None:
     with (
         collecting() as collector,
-        serving(scripted, telling(collector.address), arguments=["--workers", "2"]) as house,
+        serving(scripted, telling(collector.address), arguments=["--workers", "2"], constants=QUICK) as house,
     ):
         said = {"messages": [{"role": "user", "content": CANARY}]}
         for model, more in (("chat/served", {}), ("messages/served", {"stream": True}), ("both", {}), ("no-such", {})):
@@ -81,7 +87,7 @@ def test_a_client_that_leaves_is_told_as_one_that_left() -> None:
     gate = Gate()
     with (
         collecting() as collector,
-        serving(lambda _: streamed(speaking(CHAT), gate), telling(collector.address)) as house,
+        serving(lambda _: streamed(speaking(CHAT), gate), telling(collector.address), constants=QUICK) as house,
     ):
         with house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True)) as connection:
             gate.reached()
@@ -94,7 +100,10 @@ def test_a_client_that_leaves_is_told_as_one_that_left() -> None:
 
 
 def test_pitfall_455_a_collector_that_fails_is_told_once_and_breaks_nothing() -> None:
-    with collecting(lambda: 500) as collector, serving(scripted, telling(collector.address)) as house:
+    with (
+        collecting(lambda: 500) as collector,
+        serving(scripted, telling(collector.address), constants=QUICK) as house,
+    ):
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         collector.wait_asked(1)
         house.process.log.wait("are lost, and counted: they are not taken")
@@ -110,14 +119,17 @@ def test_pitfall_437_a_stop_waits_for_what_runs_and_not_for_a_collector() -> Non
     gate, free = Gate(), threading.Event()
 
     def answer() -> int:
-        free.wait(PATIENCE)
+        free.wait()
         return 200
 
     def script(received: Received) -> Reply:
         begun = speaking(CHAT)
         return streamed(begun, gate, stream_of(CHAT, turn(CHAT)).removeprefix(begun))
 
-    with collecting(answer) as collector, serving(script, telling(collector.address)) as house:
+    with (
+        collecting(answer) as collector,
+        serving(script, telling(collector.address), constants={**QUICK, **SHORT_END}) as house,
+    ):
         with house.send(PATHS[MESSAGES], question(MESSAGES, CHAT, stream=True), "connection: close") as running:
             gate.reached()
             house.process.send(signal.SIGTERM)
@@ -125,40 +137,39 @@ def test_pitfall_437_a_stop_waits_for_what_runs_and_not_for_a_collector() -> Non
             gate.open()
             assert b"message_stop" in read_answer(running).body
         # The collector answers nobody before this is over.
-        assert house.stop() == 0
-        assert not free.is_set()
-        free.set()
+        try:
+            assert house.stop() == 0
+        finally:
+            free.set()
 
 
 def test_what_is_not_sent_yet_is_told_at_the_end() -> None:
-    with collecting() as collector, serving(scripted, telling(collector.address)) as house:
+    constants = {**LATE, **LONG_END}
+    with collecting() as collector, serving(scripted, telling(collector.address), constants=constants) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         assert house.stop() == 0
         assert len(collector.spans()) == 2
 
 
-def test_another_collector_is_told_after_a_change_of_the_file() -> None:
-    with collecting() as first, collecting() as second, serving(scripted, telling(first.address)) as house:
-        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        first.wait_for(2)
-        house.file.write_text(house.file.read_text().replace(first.address, second.address))
-        house.process.log.wait("the configuration was changed")
-        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        second.wait_for(2)
-        assert len(first.spans()) == 2
-        assert house.stop() == 0
-
-
-def test_a_collector_that_is_named_later_is_told_from_then_on() -> None:
-    with collecting() as collector, serving(scripted) as house:
+def test_a_collector_that_is_named_later_is_told_from_then_on_and_another_one_after_it() -> None:
+    with collecting() as first, collecting() as second, serving(scripted, constants=QUICK) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT), traceparent=PARENT).status == 200
-        with house.file.open("a") as file:
-            file.write(f'[telemetry]\nendpoint = "{collector.address}"\n')
+        # It was passed on as it came.
+        assert house.provider.received[-1].header("traceparent") == PARENT
+        house.replace_file(f'{house.file.read_text()}[telemetry]\nendpoint = "{first.address}"\n')
         house.process.log.wait("the configuration was changed")
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        first, second = [received.header("traceparent") for received in house.provider.received]
+        made = house.provider.received[-1].header("traceparent")
+        wait_until(lambda: made in parents(first), "the first collector has the call")
+        house.replace_file(house.file.read_text().replace(first.address, second.address))
+        house.process.log.wait("the configuration was changed", 2)
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        later = house.provider.received[-1].header("traceparent")
+        wait_until(lambda: later in parents(second), "the second collector has the call")
         assert house.stop() == 0
-    # The first one was passed on as it came.
-    assert first == PARENT
-    heard = [f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01" for span in collector.spans()]
-    assert second in heard
+        assert later not in parents(first) and made not in parents(second)
+
+
+def parents(collector: CollectorServer) -> list[str]:
+    """The spans of a collector as headers name them."""
+    return [f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01" for span in collector.spans()]

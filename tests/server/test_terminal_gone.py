@@ -6,7 +6,6 @@ import http.client
 import os
 import signal
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,13 +16,14 @@ from tests.gateway.harness import stream as streamed
 from tests.gateway.says import is_finished, question, speaking, stream_failure, turn
 from tests.screen import as_seen
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import PATIENCE, Gate, Served
+from tests.server.process import PATIENCE, SAME_SIGNAL, Gate, Served
 from tests.server.terminal import TerminalProcess, serving_in_terminal
-from tests.server.workers import running_workers
+from tests.server.workers import running_workers, wait_handled
+from tests.waiting import wait_until
 
 WORKERS = pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
-# What comes again so soon after a signal is taken for the same one; each of these is another.
-PAUSE = 0.5
+# Each signal counts, however soon it follows another one.
+EACH_COUNTS = {SAME_SIGNAL: 0.0}
 
 
 class Holding:
@@ -57,12 +57,6 @@ def _is_refused(house: Served) -> bool:
     return False
 
 
-def _until_refused(house: Served) -> None:
-    end = time.monotonic() + PATIENCE
-    while not _is_refused(house):
-        assert time.monotonic() < end
-
-
 @WORKERS
 def test_closing_the_window_ends_a_gateway_that_was_started_in_it(workers: str) -> None:
     with serving_in_terminal(Holding(), arguments=("--workers", workers)) as (house, terminal):
@@ -82,14 +76,16 @@ def _workers_of(terminal: TerminalProcess, workers: str) -> set[int]:
 @WORKERS
 def test_streams_end_whole_although_nobody_looks_and_however_often_it_is_told(workers: str) -> None:
     holding = Holding()
-    with serving_in_terminal(holding, arguments=("--workers", workers)) as (house, terminal):
+    arguments = ("--workers", workers)
+    with serving_in_terminal(holding, arguments=arguments, constants=EACH_COUNTS) as (house, terminal):
+        pids = _workers_of(terminal, workers) | {terminal.pid}
         ends = _streams(house, holding, 4)
         terminal.close_window()
-        _until_refused(house)
+        wait_until(lambda: _is_refused(house), "the port is closed")
         for _ in range(2):
             # The group, as a terminal tells it.
             os.killpg(terminal.pid, signal.SIGHUP)
-            time.sleep(PAUSE)
+            wait_handled(pids)
         assert terminal.running
         holding.gate.open()
         for end in ends:
@@ -103,13 +99,13 @@ def test_streams_end_whole_although_nobody_looks_and_however_often_it_is_told(wo
 @WORKERS
 def test_pitfall_613_the_first_key_tells_what_is_waited_for_and_the_second_ends_it(workers: str) -> None:
     holding = Holding()
-    with serving_in_terminal(holding, arguments=("--workers", workers)) as (house, terminal):
+    arguments = ("--workers", workers)
+    with serving_in_terminal(holding, arguments=arguments, constants=EACH_COUNTS) as (house, terminal):
         ends = _streams(house, holding, 5)
         terminal.press(b"\x03")
         said = as_seen(terminal.log.wait("stopping: "))
         # Of all workers together, once.
         assert said.endswith("stopping: 5 exchanges still run, and may for 30 s; Ctrl-C again ends them at once")
-        time.sleep(PAUSE)
         terminal.press(b"\x03")
         for end in ends:
             with end:
@@ -152,10 +148,7 @@ def test_under_nohup_itself_it_lives_on(tmp_path: Path) -> None:
     terminal = TerminalProcess(("--port", "0"), tmp_path, under=("nohup",))
     try:
         written = tmp_path / "nohup.out"
-        end = time.monotonic() + PATIENCE
-        while not (written.exists() and "/v1/responses" in written.read_text()):
-            assert time.monotonic() < end and terminal.running
-            time.sleep(0.05)
+        wait_until(lambda: written.exists() and "/v1/responses" in written.read_text(), "the greeting in a file")
         port = int(written.read_text().split(" listens on ")[1].split(",")[0].rsplit(":", 1)[1])
         terminal.close_window()
         assert _answers(port)
@@ -176,10 +169,7 @@ def test_it_starts_although_its_terminal_is_gone_already(tmp_path: Path) -> None
         terminal.out.wait("waits")
         terminal.close_window()
         (tmp_path / "go").touch()
-        end = time.monotonic() + PATIENCE
-        while not _answers(port):
-            assert time.monotonic() < end and terminal.running
-            time.sleep(0.05)
+        wait_until(lambda: _answers(port), "it serves")
         terminal.send(signal.SIGINT)
         assert terminal.wait() == 0
     finally:

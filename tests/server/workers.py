@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from contextlib import suppress
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.waiting import wait_until
+from dragoman.model.jsonvalue import JsonObject
+from tests.waiting import LIMIT, wait_until
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -23,22 +28,85 @@ def children(pid: int) -> set[int]:
 
 def is_running(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
+    return state_of(pid) not in ("", "Z")
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process's state; empty if there is no such process."""
     try:
         # The second field is a name in brackets, which may hold anything.
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+        return ""
 
 
 def running_workers(pid: int, count: int, without: Set[int] = NOBODY) -> set[int]:
-    """Wait until a gateway has exactly `count` workers, not counting `without`, which have ended; return them."""
+    """Wait until a gateway has exactly `count` workers that serve, not counting `without`, which end; return them."""
 
     def workers() -> set[int] | None:
         found = children(pid) - without
-        return found if len(found) == count else None
+        return found if len(found) == count and all(_serves(worker) for worker in found) else None
 
     return wait_until(workers, f"{count} workers of process {pid}") or set()
+
+
+def _serves(worker: int) -> bool:
+    """Whether a worker is ready: until then it blocks signals, which it could not handle."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        blocked = int(_status(worker, "SigBlk"), 16)
+        return not blocked & 1 << signal.SIGTERM - 1
+    return False
+
+
+def _status(pid: int, name: str) -> str:
+    """A value of the status of a process."""
+    return Path(f"/proc/{pid}/status").read_text().partition(f"\n{name}:")[2].split()[0]
+
+
+class WorkerClient:
+    """A client that stays connected with one worker of a gateway."""
+
+    def __init__(self, supervisor: int, worker: int, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+        with accepting_alone(supervisor, worker):
+            self.get("/healthz")
+        # Another connection might be accepted by another worker.
+        self._connection.auto_open = 0
+
+    def get(self, path: str) -> JsonObject:
+        """Ask for something; what is no JSON is left out."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: object) -> JsonObject:
+        """Send a body, which must be accepted."""
+        return self._ask("POST", path, json.dumps(body))
+
+    def _ask(self, method: str, path: str, body: str | None) -> JsonObject:
+        self._connection.request(method, path, body, {"content-type": "application/json"})
+        response = self._connection.getresponse()
+        data = response.read()
+        assert response.status == 200, data
+        value = json.loads(data) if response.headers.get_content_type() == "application/json" else {}
+        assert isinstance(value, dict)
+        return value
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.close()
+
+
+@contextmanager
+def accepting_alone(supervisor: int, worker: int) -> Iterator[None]:
+    """Stop the other workers of a gateway while the block runs, so that this one accepts the connections."""
+    others = children(supervisor) - {worker}
+    try:
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(state_of(pid) == "T" for pid in others), f"the workers {others} are stopped")
+        yield
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
 
 
 def wait_gone(pids: Iterable[int]) -> None:
@@ -52,10 +120,8 @@ def wait_handled(pids: Iterable[int]) -> None:
 
 
 def _has_handled(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
-    pending = [status.partition(f"\n{name}:")[2].split()[0] for name in ("SigPnd", "ShdPnd")]
     # A process that has still to run a handler is woken up for it.
-    return not any(int(mask, 16) for mask in pending) and "\nState:\tS" in status
+    return not any(int(_status(pid, name), 16) for name in ("SigPnd", "ShdPnd")) and state_of(pid) == "S"
 
 
 def wait_for_turns(pids: Iterable[int], turns: int) -> None:
@@ -68,5 +134,4 @@ def wait_for_turns(pids: Iterable[int], turns: int) -> None:
 
 
 def _sleeps(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return int(_status(pid, "voluntary_ctxt_switches"))

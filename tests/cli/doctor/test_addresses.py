@@ -9,14 +9,17 @@ import pytest
 
 from dragoman.cli.doctor.addresses import problem_at
 
+# Seconds.
+LONG = 60.0
+
 
 def test_somebody_listens_or_nobody_does() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        assert problem_at(url) == ""
+        assert problem_at(url, LONG) == ""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        assert problem_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") == "nobody listens there"
+        assert problem_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", LONG) == "nobody listens there"
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://x", "http://", "http://[::1", "http://x:99999"])
@@ -40,7 +43,7 @@ def test_why_nobody_can_be_reached_is_told(case: str, monkeypatch: pytest.Monkey
         raise error
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    assert problem_at("https://gateway.example.org") == words
+    assert problem_at("https://gateway.example.org", LONG) == words
 
 
 def test_nobody_is_waited_for_who_looks_names_up(monkeypatch: pytest.MonkeyPatch) -> None:
