@@ -36,7 +36,7 @@ class Gate:
 
     def post(self, house: House, path: str, body: object, mark: bytes) -> Answer:
         """Send a request, open the gate when the mark has arrived, and read the rest of the reply."""
-        with house.send(path, body) as connection:
+        with house.begin_post(path, body) as connection:
             begun = read_until(connection, mark)
             self.open(house)
             while piece := connection.recv(65536):

@@ -296,10 +296,10 @@ class House:
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """Send a request and read the whole reply."""
-        with self.send(path, body, **headers) as connection:
+        with self.begin_post(path, body, **headers) as connection:
             return read_answer(connection)
 
-    def send(self, path: str, body: object, **headers: str) -> socket.socket:
+    def begin_post(self, path: str, body: object, **headers: str) -> socket.socket:
         """Send a request and leave the reply on its connection."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self._send("POST", path, data, headers)

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
@@ -485,7 +485,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(steps=STEPS, calls=st.integers(1, 3), queue=st.integers(0, 4))
 def test_whatever_happens_the_limits_hold_and_nothing_is_left(
     steps: list[tuple[str, int]], calls: int, queue: int

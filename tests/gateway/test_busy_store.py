@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from dragoman.config.settings import Timeouts
 from dragoman.gateway.stored_responses import background
 from dragoman.store import Tables
 from dragoman.store import interface as patience_module
-from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
+from tests.gateway.gate import Gate
+from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stay_silent, stream
 from tests.gateway.keeping_house import ended, in_store, told, waited_for
 from tests.gateway.says import speaking
 from tests.gateway.test_kept_first import asking, held, kept_in, script
@@ -27,7 +29,7 @@ def flooding(received: Received) -> Reply:
     """A provider that says more than a client that does not read can be sent."""
     if "flooding" not in received.body.decode():
         return script(received)
-    return stream(speaking(RESPONSES), *[b": tick %b\n\n" % (b"x" * 65536)] * 500, 60.0)
+    return stream(speaking(RESPONSES), *[b": tick %b\n\n" % (b"x" * 65536)] * 500, stay_silent)
 
 
 def request_of(body: Mapping[str, object], key: str) -> bytes:
@@ -44,14 +46,15 @@ def test_what_runs_here_is_never_given_up_by_those_who_look_at_it(
     # The store took no promise for a while: every one is broken.
     monkeypatch.setattr(background, "_ALIVE", -1)
     body = {"model": "chat/served", "input": "ticking", "background": True, "stream": way == "a listener"}
-    with kept_in(tmp_path) as house:
+    gate = Gate()
+    with kept_in(tmp_path, script=partial(script, held_back=gate.step)) as house:
         if way == "a listener":
-            with asking(lambda: house.post("/v1/responses", body)) as heard:
-                frames = heard.result(PATIENCE).body
+            frames = gate.post(house, "/v1/responses", body, b"response.output_text.delta").body
             assert frames.count(b"event: response.completed") == 1 and b"response.failed" not in frames
         else:
             made = str(house.post("/v1/responses", body).json()["id"])
             assert str(told(house, f"/v1/responses/{made}")["status"]) in ("queued", "in_progress")
+            gate.open(house)
             assert ended(house, made)["status"] == "completed"
         assert house.provider.hung_up == 0
 
@@ -100,10 +103,12 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
 def test_a_deletion_that_fails_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience_module, "PATIENCE", 0.2)
     body = {"model": "chat/served", "input": "ticking", "background": True}
-    with kept_in(tmp_path) as house:
+    gate = Gate()
+    with kept_in(tmp_path, script=partial(script, held_back=gate.step)) as house:
         made = house.post("/v1/responses", body).json()["id"]
         with held(tmp_path) as holder:
             assert house.ask("DELETE", f"/v1/responses/{made!s}", b"").status == 500
             holder.let_go()
+        gate.open(house)
         assert ended(house, made)["status"] == "completed"
         assert house.provider.hung_up == 0

@@ -29,6 +29,7 @@ from dragoman.routing.standing import GOOD, Level, Standing
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.gateway.routed import target_of
 from tests.virtual_time import run
+from tests.waiting import wait_until_async
 
 EVERY = 30.0
 TARGET, ANOTHER, ELSEWHERE = "chat/served", "chat/other", "messages/served"
@@ -383,8 +384,7 @@ def test_a_rest_that_began_while_a_check_was_under_way_is_left_alone() -> None:
             here.service.said = WELL
             # Somebody cleared it, and it failed again, at the very moment.
             asked = len(here.times())
-            while len(here.times()) == asked:
-                await asyncio.sleep(0.005)
+            await wait_until_async(lambda: len(here.times()) > asked, "the next check begins")
             here.service.traffic.health.clear(TARGET, here.service.clock())
             here.fail(rests=4)
             before = here.standing()

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dragoman.cli import main
 from dragoman.config.settings import Line, Server, Settings, Timeouts
 from dragoman.gateway.live_check import check_live
+from tests.cli.machine import signals_restored
 from tests.gateway.clouds import (
     ACCESS,
     ACCOUNT,
@@ -45,10 +46,12 @@ from tests.gateway.clouds import (
     settings_of,
     told,
 )
+from tests.gateway.gate import Gate
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
     PATHS,
+    PATIENCE,
     PROTOCOLS,
     RESPONSES,
     Answer,
@@ -59,8 +62,10 @@ from tests.gateway.harness import (
     Step,
     running,
     stream,
+    take_turns,
     whole,
 )
+from tests.gateway.pairwise import pairwise
 from tests.gateway.says import (
     error_frame,
     is_finished,
@@ -80,13 +85,12 @@ from tests.sdk.users import Heard, chat_loop, messages_loop, responses_loop
 
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 CLIENTS = pytest.mark.parametrize("client", PROTOCOLS)
+EVERY_TWO = pytest.mark.parametrize(("cloud", "client", "streamed"), pairwise(CLOUDS, PROTOCOLS, (False, True)))
 STOPS = {MESSAGES: "end_turn", CHAT: "stop", RESPONSES: "completed"}
 CALLING = {MESSAGES: "tool_use", CHAT: "tool_calls", RESPONSES: "completed"}
 SAID = "Guten Tag, said the cloud."
 PROFILE = f"arn:aws:bedrock:{REGION}:{ACCOUNT}:application-inference-profile/abc123"
 HELLO = Turn(stop="end_turn", text=SAID)
-# Long enough for what was said before to be told.
-PAUSE = 0.1
 
 
 @pytest.fixture(autouse=True)
@@ -102,10 +106,13 @@ def _no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
-def asked(house: House, cloud: str, client: str, *, streamed: bool = False, model: str = "") -> Answer:
-    """The least that a client asks of a cloud."""
+def asked(
+    house: House, cloud: str, client: str, *, streamed: bool = False, model: str = "", gate: Gate | None = None
+) -> Answer:
+    """The least that a client asks of a cloud. The gate opens when the first words have arrived."""
     named = {"model": model or f"{cloud}/{MODELS[cloud]}"}
-    return house.post(PATHS[client], {**question(client, MESSAGES, stream=streamed), **named})
+    body = {**question(client, MESSAGES, stream=streamed), **named}
+    return house.post(PATHS[client], body) if gate is None else gate.post(house, PATHS[client], body, SAID[:5].encode())
 
 
 def check_nothing_shows(house: House, *answers: Answer, but: tuple[str, ...] = ()) -> None:
@@ -151,9 +158,7 @@ def loop(house: House, client: str, model: str, streamed: bool) -> Heard:
         return (chat_loop if client == CHAT else responses_loop)(gpt, streamed, model)
 
 
-@BOTH
-@CLIENTS
-@pytest.mark.parametrize("cloud", CLOUDS)
+@EVERY_TWO
 def test_thinking_and_a_call_return_in_the_second_turn(cloud: str, client: str, streamed: bool) -> None:
     protocol = served(cloud, client)
     call = Call("toolu_cloud_1", "get_weather", '{"city":"Paris"}')
@@ -273,9 +278,7 @@ def told_failure(client: str, answer: Answer) -> tuple[str, str]:
     return str(error.get("type")), dig_text(error, "message")
 
 
-@BOTH
-@CLIENTS
-@pytest.mark.parametrize("cloud", CLOUDS)
+@EVERY_TWO
 def test_too_many_requests_says_when_to_come_back(cloud: str, client: str, streamed: bool) -> None:
     script = Script(cloud, refusal(cloud, 429, "Too many requests, please wait.", retry_after="7"))
     with running(script, settings_of()) as house:
@@ -288,9 +291,7 @@ def test_too_many_requests_says_when_to_come_back(cloud: str, client: str, strea
         check_nothing_shows(house, answer)
 
 
-@BOTH
-@CLIENTS
-@pytest.mark.parametrize("cloud", CLOUDS)
+@EVERY_TWO
 def test_a_request_that_is_not_valid_is_the_clients(cloud: str, client: str, streamed: bool) -> None:
     with running(Script(cloud, refusal(cloud, 400, "max_tokens: too large")), settings_of()) as house:
         answer = asked(house, cloud, client, streamed=streamed)
@@ -300,9 +301,7 @@ def test_a_request_that_is_not_valid_is_the_clients(cloud: str, client: str, str
         assert client != MESSAGES or kind == "invalid_request_error"
 
 
-@BOTH
-@CLIENTS
-@pytest.mark.parametrize("cloud", CLOUDS)
+@EVERY_TWO
 def test_access_denied_names_neither_account_nor_place(cloud: str, client: str, streamed: bool) -> None:
     words = {"bedrock": AWS_DENIED, "vertex": GOOGLE_DENIED}.get(cloud, AZURE_DENIED)
     with running(Script(cloud, refusal(cloud, 403, words)), settings_of()) as house:
@@ -414,11 +413,11 @@ def test_a_role_that_cannot_be_taken_is_no_error_of_ours(monkeypatch: pytest.Mon
 @CLIENTS
 def test_credentials_that_nobody_gives_are_not_waited_for(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     enough = threading.Event()
-    monkeypatch.setattr(botocore.session.Session, "get_credentials", lambda session: enough.wait(20) and None)
+    monkeypatch.setattr(botocore.session.Session, "get_credentials", lambda session: enough.wait(PATIENCE) and None)
 
     def keyless(port: int) -> Settings:
         provider = replace(provider_of("bedrock", port), keys=(), auth="aws", name=f"slow-{client}")
-        return Settings(providers={provider.name: provider}, timeouts=Timeouts(connect=0.2))
+        return Settings(providers={provider.name: provider}, timeouts=Timeouts(connect=0.05))
 
     with running((), keyless) as house:
         try:
@@ -465,9 +464,7 @@ EXCEPTIONS = {
 }
 
 
-@CLIENTS
-@pytest.mark.parametrize("opened", [0, 1], ids=["first", "after the opening"])
-@pytest.mark.parametrize("name", EXCEPTIONS)
+@pytest.mark.parametrize(("name", "opened", "client"), pairwise(list(EXCEPTIONS), (0, 1), PROTOCOLS))
 def test_an_exception_before_content_keeps_its_status(name: str, opened: int, client: str) -> None:
     status, kind = EXCEPTIONS[name]
     said = framed(*frames_of(HELLO)[:opened], aws_exception(name, f"It failed in {REGION}."))
@@ -494,9 +491,10 @@ def test_access_that_is_denied_within_a_stream_is_told_as_it_is_elsewhere(client
 @pytest.mark.parametrize("together", [False, True], ids=["in pieces", "in one piece"])
 def test_an_exception_after_content_ends_the_clients_stream(together: bool, client: str) -> None:
     said, error = frames_of(HELLO)[:4], aws_exception("throttlingException", f"Slow down, {ACCOUNT}: {PROFILE}.")
-    reply = framed(b"".join(said) + error) if together else framed(*said, PAUSE, error)
+    gate = None if together else Gate()
+    reply = framed(b"".join(said) + error) if gate is None else framed(*said, gate.step, error)
     with running(Script("bedrock", reply), settings_of()) as house:
-        answer = asked(house, "bedrock", client, streamed=True)
+        answer = asked(house, "bedrock", client, streamed=True, gate=gate)
         # What came in one piece with the error was not told yet.
         if answer.status == 200:
             assert streamed_text(client, answer.body)
@@ -512,7 +510,7 @@ def broken(frames: list[bytes]) -> dict[str, list[Step]]:
     """Streams of AWS that break after content, each in its own way."""
     spoiled = bytearray(frames[4])
     spoiled[-6] ^= 1
-    said: list[Step] = [*frames[:4], PAUSE]
+    said: list[Step] = [*frames[:4], take_turns]
     return {
         "cut between messages": said,
         "cut within a message": [*said, frames[4][:20]],
@@ -604,12 +602,13 @@ def test_an_error_within_a_stream_of_events_has_the_same_two_ends(cloud: str, cl
     opening = stream_of(MESSAGES, HELLO).split(b"\n\n")
     error = error_frame(MESSAGES, "overloaded_error", f"Overloaded in {GOOGLE_REGION}")
     early = stream(opening[0] + b"\n\n", error)
-    late = stream(b"\n\n".join(opening[:4]) + b"\n\n", PAUSE, error)
+    gate = Gate()
+    late = stream(b"\n\n".join(opening[:4]) + b"\n\n", gate.step, error)
     with running(Script(cloud, early, late), settings_of()) as house:
         first = asked(house, cloud, client, streamed=True)
         assert first.status == (529 if client == MESSAGES else 503), first
         check_error(client, first)
-        second = asked(house, cloud, client, streamed=True)
+        second = asked(house, cloud, client, streamed=True, gate=gate)
         assert second.status == 200
         assert "Overloaded" in dig_text(stream_failure(client, second.body), "message")
         if cloud == "vertex":
@@ -719,9 +718,10 @@ def test_a_models_name_reaches_the_cloud_as_it_is(cloud: str, name: str, streame
         assert model_in(house.provider.received[0]) == name
 
 
-@CLIENTS
-@pytest.mark.parametrize("name", ["..", "a/../../b", "%2e%2e", "../../guardrail/x/version/1/apply", "a\nb"])
-@pytest.mark.parametrize("cloud", ["bedrock", "vertex"])
+ODD_NAMES = ("..", "a/../../b", "%2e%2e", "../../guardrail/x/version/1/apply", "a\nb")
+
+
+@pytest.mark.parametrize(("cloud", "name", "client"), pairwise(("bedrock", "vertex"), ODD_NAMES, PROTOCOLS))
 def test_a_name_that_would_change_the_address_is_not_found(cloud: str, name: str, client: str) -> None:
     with running((), settings_of()) as house:
         answer = asked(house, cloud, client, model=f"{cloud}/{name}")
@@ -747,9 +747,7 @@ def test_an_account_that_stands_in_a_route_is_not_shown(client: str, streamed: b
 # --- Keys ------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@CLIENTS
-@pytest.mark.parametrize("status", [403, 429])
+@pytest.mark.parametrize(("status", "client", "streamed"), pairwise((403, 429), PROTOCOLS, (False, True)))
 def test_keys_of_aws_take_turns_and_a_refused_one_rests(status: int, client: str, streamed: bool) -> None:
     pairs = [("AKIAFIRSTEXAMPLE0001", "first-secret-0001"), ("AKIASECONDEXAMPLE002", "second-secret-0002")]
     gates = {access: imitation.bedrock(access, secret, region=REGION) for access, secret in pairs}
@@ -874,7 +872,8 @@ def test_a_missing_extra_ends_the_start_with_its_remedy(
     file = tmp_path / "dragoman.toml"
     file.write_text(FILES[cloud])
     port = ["--port", "0"] if command == "serve" else []
-    assert main([command, "--config", str(file), *port]) == 1
+    with signals_restored():
+        assert main([command, "--config", str(file), *port]) == 1
     complaint = capfd.readouterr().err
     assert f"'.[{cloud}]'" in complaint
     assert "dragoman.toml:1" in complaint

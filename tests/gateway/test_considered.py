@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -240,7 +239,7 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
         house.post(PATHS[CHAT], request_of("two"))
         house.run(close())
     calm, ranked = records
-    drain_all(path, now=time.time_ns() // 1000)
+    drain_all(path, now=int(ranked.time * 1_000_000) + 1)
     with closing(open_account_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
         assert found.details.considered == ranked.considered

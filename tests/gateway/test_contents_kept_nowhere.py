@@ -30,6 +30,7 @@ from tests.gateway.harness import (
     running,
     settings_for,
     stream,
+    take_turns,
     whole,
 )
 from tests.gateway.says import NAMES, error_body, error_frame
@@ -197,7 +198,7 @@ def breaks(protocol: str, *, streamed: bool) -> Reply:
     # The words are through, and then it ends.
     turn = Turn(stop=SAID[protocol], text=mark("b_text"))
     told = [frame + b"\n\n" for frame in stream_of(protocol, turn).split(b"\n\n")[:-1]]
-    return stream(b"".join(told[:-3]), 0.05, error_frame(protocol, "server_error", mark("b_error")))
+    return stream(b"".join(told[:-3]), take_turns, error_frame(protocol, "server_error", mark("b_error")))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import threading
@@ -28,6 +27,7 @@ from tests.gateway.harness import (
     PROTOCOLS,
     RESPONSES,
     Reply,
+    stay_silent,
     whole,
 )
 from tests.gateway.harness import stream as streamed
@@ -311,7 +311,7 @@ def test_what_was_told_of_a_stream_that_broke_off_behind_its_end_counts(client: 
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("provider", [MESSAGES, CHAT])
 def test_what_was_told_counts_for_a_client_that_left_before_the_end(client: str, provider: str) -> None:
-    with recorded([streamed(told_counts(provider), wait)], PRICED) as (house, records):
+    with recorded([streamed(told_counts(provider), stay_silent)], PRICED) as (house, records):
         body = json.dumps(question(client, provider, stream=True)).encode()
         head = f"POST {PATH[client]} HTTP/1.1\r\nhost: 127.0.0.1:{house.port}\r\ncontent-length: {len(body)}\r\n\r\n"
         with house.connect() as connection:
@@ -325,10 +325,6 @@ def test_what_was_told_counts_for_a_client_that_left_before_the_end(client: str,
     assert record.money is not None and record.money.unpriced == ()
 
 
-async def wait() -> None:
-    await asyncio.sleep(PATIENCE)
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("provider", PROTOCOLS)
 def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, stream: bool) -> None:
@@ -336,7 +332,7 @@ def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, 
 
     async def wait() -> None:
         reached.set()
-        await asyncio.sleep(PATIENCE)
+        await stay_silent()
 
     told = streamed(speaking(provider), wait) if stream else Reply(raw=True, steps=(wait,))
     with recorded([told], PRICED) as (house, records):

@@ -12,6 +12,7 @@ from tests.waiting import state_of_everything, wait_until
 def test_a_wait_that_gives_up_prints_log_and_provider() -> None:
     with running([tells(CHAT)]) as house:
         house.post(PATHS[CHAT], question(CHAT, CHAT))
+        wait_until(lambda: house.provider.open == 0, "the provider's connection is closed")
         with pytest.raises(AssertionError) as raised:
             wait_until(lambda: False, "nothing", limit=0.0)
     text = str(raised.value)

@@ -7,10 +7,10 @@ import re
 import socket
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings, Storage, Timeouts
 from dragoman.store import interface as module
 from dragoman.store import thread as thread_module
+from tests.gateway.gate import Gate
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -29,9 +30,11 @@ from tests.gateway.harness import (
     House,
     Received,
     Reply,
+    Step,
     running,
     settings_for,
     stream,
+    take_turns,
 )
 from tests.gateway.keeping_house import in_store, on_loop, store_of, tell_sqlite, waited_for
 from tests.gateway.says import question, speaking, streams, tells, turn
@@ -44,14 +47,14 @@ from tests.waiting import wait_until
 MODELS = {"translated": "chat/served", "relayed": "responses/served"}
 
 
-def script(received: Received) -> Reply:
-    """A provider that answers at once, or holds its last words back for a while."""
+def script(received: Received, held_back: Step = take_turns) -> Reply:
+    """A provider that answers at once, or ticks for a while and then holds its last words back."""
     body = received.json()
     protocol = CHAT if received.target.endswith("/chat/completions") else RESPONSES
     if "ticking" in json.dumps(body):
         begun = speaking(protocol)
         rest = stream_of(protocol, turn(protocol)).removeprefix(begun)
-        return stream(begun, *(step for _ in range(40) for step in (b": tick\n\n", 0.01)), rest)
+        return stream(begun, *(b": tick\n\n", take_turns) * 5, held_back, rest)
     return streams(protocol) if body.get("stream") else tells(protocol)
 
 
@@ -143,7 +146,7 @@ def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
 def test_a_client_that_waits_for_its_last_frames_gets_signs_of_life(tmp_path: Path) -> None:
     body = json.dumps({"model": "chat/served", "input": "Hello.", "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-    with kept_in(tmp_path, Timeouts(keep_alive=0.05)) as house, held(tmp_path) as holder:
+    with kept_in(tmp_path, Timeouts(keep_alive=0.02)) as house, held(tmp_path) as holder:
         with house.connect() as connection:
             connection.sendall(head.encode() + body)
             heard = b""
@@ -168,7 +171,7 @@ def read_answer_after(connection: socket.socket) -> bytes:
 def test_what_cannot_be_kept_is_not_told(
     tmp_path: Path, way: str, streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
     monkeypatch.setattr(module, "_LITTLE", 0.05)
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
@@ -198,7 +201,8 @@ def test_what_cannot_be_kept_is_not_told(
 
 
 def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept(tmp_path: Path) -> None:
-    with kept_in(tmp_path) as house:
+    gate = Gate()
+    with kept_in(tmp_path, script=partial(script, held_back=gate.step)) as house:
         patience = store_of(house)
         body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
         with asking(lambda: house.post("/v1/responses", body)) as told:
@@ -206,6 +210,7 @@ def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept
             statement = "CREATE TRIGGER t BEFORE UPDATE OF body ON responses BEGIN SELECT raise(FAIL, 'no'); END"
             tell_sqlite(house, statement)
             on_loop(house, lambda: setattr(patience, "failed", True))
+            gate.open(house)
             wait_until(lambda: "could not be kept" in house.log.getvalue(), "the failure to store is logged")
             assert patience.failed
             tell_sqlite(house, "UPDATE promises SET until = 1")
@@ -268,10 +273,11 @@ def test_a_change_waits_for_a_busy_store(
     with kept_in(tmp_path) as house:
         response = _id_in(house.post("/v1/responses", {"model": "chat/served", "input": "x"}))
         conversation = str(house.post("/v1/conversations", {}).json()["id"])
-        monkeypatch.setattr(module, "PATIENCE", 0.3 if stays else PATIENCE)
+        monkeypatch.setattr(module, "PATIENCE", 0.1 if stays else PATIENCE)
         asked = len(house.provider.received)
         with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
-            wait_until(lambda: waited_for(house), "a write waits for the busy store")
+            # The store's patience may be over before a busy machine looks.
+            wait_until(lambda: waited_for(house) or (stays and told.done()), "a write waits for the busy store")
             assert house.get(f"/v1/responses/{response}").status == 200
             if stays:
                 answer = told.result(PATIENCE)
@@ -285,7 +291,9 @@ def test_a_change_waits_for_a_busy_store(
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
-def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: bool) -> None:
+def test_a_client_that_hangs_up_while_its_answer_is_kept(
+    tmp_path: Path, free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = json.dumps({"model": "chat/served", "input": "ticking", "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
@@ -297,14 +305,12 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: b
             wait_until(lambda: waited_for(house), "a write waits for the busy store")
             if free:
                 # Held up in the line, so that only the last try can have kept it.
-                on_loop(house, lambda: setattr(thread_module, "_LONGEST_PAUSE", 60.0))
-                store_of(house)._thread._pause = 60.0
-                time.sleep(0.2)
+                monkeypatch.setattr(thread_module, "_LONGEST_PAUSE", 6000.0)
+                thread = store_of(house)._thread
+                thread._pause = 6000.0
+                wait_until(lambda: thread._again > thread._clock() + 1000.0, "the next try is far away")
                 holder.let_go()
-        try:
-            wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
-        finally:
-            thread_module._LONGEST_PAUSE = 0.05
+        wait_until(lambda: house.server.busy == 0, "the gateway has ended every exchange")
         response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
         if not free:
             holder.let_go()
@@ -393,7 +399,7 @@ def test_every_answer_of_a_crowd_that_was_told_can_be_fetched(tmp_path: Path) ->
                 db.execute("BEGIN IMMEDIATE")
                 over.wait(0.02)
                 db.execute("ROLLBACK")
-                time.sleep(0.005)
+                over.wait(0.005)
 
     with kept_in(tmp_path) as house, ThreadPoolExecutor(9) as pool:
         writing = pool.submit(write)

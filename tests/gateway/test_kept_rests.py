@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
@@ -18,15 +19,18 @@ from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses import stored_state
 from dragoman.gateway.traffic_news import TrafficNews
 from dragoman.providers.key_rests import LONGEST, digest_of
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.standing import Level
-from dragoman.store import Tables
+from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 
 TARGET = "chat/served"
+# A time of day.
+NOON = 1_700_000_000.0
 
 
 class Life:
@@ -34,8 +38,9 @@ class Life:
 
     def __init__(self, settings: Settings, clock: float, wall: float) -> None:
         self.out = io.StringIO()
-        self.service = Service(settings, Metrics(), Log(self.out, json=True))
         self.now, self.wall = clock, wall
+        with patch.object(stored_state, "open_tables", partial(open_tables, clock=lambda: self.wall)):
+            self.service = Service(settings, Metrics(), Log(self.out, json=True))
         self.service.clock = lambda: self.now
         for rotation in self.service._rotations.values():
             rotation._clock = self.service.clock
@@ -63,7 +68,7 @@ class Life:
 
 @asynccontextmanager
 async def life(path: Path | str, *, clock: float, wall: float) -> AsyncIterator[Life]:
-    """A life from its start to its end; the store tells by the true time of day what is over."""
+    """A life from its start to its end."""
     lived = Life(replace(settings_for(1), storage=Storage(path=str(path))), clock, wall)
     await lived.kept.take_up()
     try:
@@ -76,7 +81,7 @@ async def life(path: Path | str, *, clock: float, wall: float) -> AsyncIterator[
 
 def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
-        file, wall = tmp_path / "state.db", time.time()
+        file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=5000.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
@@ -96,7 +101,7 @@ def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
 
 def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: Path) -> None:
     async def main() -> None:
-        file, wall = tmp_path / "state.db", time.time()
+        file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=100.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
@@ -115,7 +120,7 @@ def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: P
 
 def test_pitfall_345_a_rest_that_was_cut_short_does_not_come_back(tmp_path: Path) -> None:
     async def main() -> None:
-        file, wall = tmp_path / "state.db", time.time()
+        file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=100.0, wall=wall) as before:
             before.fail()
             before.news.tell()
@@ -129,7 +134,7 @@ def test_pitfall_345_a_rest_that_was_cut_short_does_not_come_back(tmp_path: Path
 
 def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_path: Path) -> None:
     async def main() -> None:
-        file, wall = tmp_path / "state.db", time.time()
+        file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=100.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
@@ -143,7 +148,7 @@ def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_p
 def test_pitfall_350_without_a_file_a_restart_begins_anew() -> None:
     async def main() -> None:
         for path in ("", ":memory:"):
-            async with life(path, clock=100.0, wall=time.time()) as before:
+            async with life(path, clock=100.0, wall=NOON) as before:
                 before.fail()
                 before.news.tell()
                 assert before.service.state.store is not None
@@ -154,11 +159,11 @@ def test_pitfall_350_without_a_file_a_restart_begins_anew() -> None:
 
 def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
     def spoil(tables: Tables) -> None:
-        tables.rests.keep("target of tomorrow", time.time() + 60.0, b"\xc1")
-        tables.rests.keep("key of tomorrow", time.time() + 60.0, b"")
+        tables.rests.keep("target of tomorrow", NOON + 60.0, b"\xc1")
+        tables.rests.keep("key of tomorrow", NOON + 60.0, b"")
 
     async def main() -> None:
-        file, wall = tmp_path / "state.db", time.time()
+        file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=100.0, wall=wall) as before:
             before.rest(600.0)
             # A name that is no name is not worth a row.
@@ -175,7 +180,7 @@ def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
     async def main() -> None:
-        async with life(tmp_path / "state.db", clock=100.0, wall=time.time()) as lived:
+        async with life(tmp_path / "state.db", clock=100.0, wall=NOON) as lived:
             store = lived.service.state.store
             assert store is not None
             await store.write(lambda tables: tables.connection.execute("DROP TABLE rests"))

@@ -17,9 +17,9 @@ import pytest
 from dragoman.errors import ClientError, WireError
 from dragoman.gateway import large_work
 from dragoman.gateway.large_work import INLINE, beside_loop, share_interpreter
+from tests.waiting import LIMIT, wait_until_async
 
 LARGE = INLINE + 1
-PATIENCE = 20.0
 SAID: ContextVar[str] = ContextVar("SAID", default="nothing")
 
 
@@ -36,12 +36,12 @@ class Busy:
 
     def __call__(self) -> bool:
         self._begun.release()
-        return self.go_on.wait(PATIENCE)
+        return self.go_on.wait(LIMIT)
 
     async def has_begun(self, times: int = 1) -> None:
         """Wait until it has begun once more, or so often."""
         for _ in range(times):
-            assert await asyncio.to_thread(self._begun.acquire, timeout=PATIENCE)
+            assert await asyncio.to_thread(self._begun.acquire, timeout=LIMIT)
 
 
 def _failing(held: Held) -> None:
@@ -71,9 +71,9 @@ def test_what_it_raises_is_raised_where_it_is_waited_for(size: int) -> None:
 def test_others_go_on_meanwhile() -> None:
     async def main() -> None:
         go_on = threading.Event()
-        work = asyncio.ensure_future(beside_loop(partial(go_on.wait, PATIENCE), LARGE))
+        work = asyncio.ensure_future(beside_loop(partial(go_on.wait, LIMIT), LARGE))
         for _ in range(10):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         assert not work.done()
         go_on.set()
         assert await work
@@ -83,7 +83,18 @@ def test_others_go_on_meanwhile() -> None:
 
 def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_work, "_MOST_WAITING", 3)
-    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+    monkeypatch.setattr(large_work, "_PAUSE", 0.001)
+    threads = large_work._Threads()
+    submit, refused = threads.submit, 0
+
+    def counted(job: large_work._Job[object]) -> bool:
+        nonlocal refused
+        taken = submit(job)
+        refused += not taken
+        return taken
+
+    monkeypatch.setattr(threads, "submit", counted)
+    monkeypatch.setattr(large_work, "_threads", threads)
 
     async def main() -> None:
         wait = Busy()
@@ -95,7 +106,8 @@ def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest
             await beside_loop(wait, LARGE)
         assert told.value.status == 503
         paid = asyncio.ensure_future(beside_loop(wait, LARGE, paid=True))
-        await asyncio.sleep(0.1)
+        await wait_until_async(lambda: refused > 3, "what is paid for was refused several times")
+        assert not paid.done()
         wait.go_on.set()
         assert all(await asyncio.gather(*busy, *waiting, paid))
 

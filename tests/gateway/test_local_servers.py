@@ -15,8 +15,9 @@ from dragoman.gateway import service as service_module
 from dragoman.gateway.access.protection import judged, protection_at_start, with_local
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
-from tests.gateway.harness import CHAT, House, Received, Reply, running, whole
+from tests.gateway.harness import CHAT, House, Received, Reply, passing, running, whole
 from tests.gateway.says import tells
+from tests.waiting import LIMIT
 
 LIST = {"object": "list", "data": [{"id": "qwen3", "object": "model"}]}
 
@@ -24,7 +25,7 @@ LIST = {"object": "list", "data": [{"id": "qwen3", "object": "model"}]}
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who answers is waited for, however busy this machine is."""
-    monkeypatch.setattr(provider_lists, "LOCAL_PATIENCE", 20.0)
+    monkeypatch.setattr(provider_lists, "LOCAL_PATIENCE", LIMIT)
 
 
 def local(name: str, port: int) -> Provider:
@@ -67,7 +68,7 @@ def test_whoever_else_is_there_is_not_listed_and_nobody_is_told(reply: Reply) ->
 
 
 def test_one_that_is_slow_is_not_waited_for_and_one_that_comes_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = iter([Reply(steps=(5.0,)), whole(LIST)])
+    replies = iter([Reply(steps=(passing(),)), whole(LIST)])
     with running(lambda _: next(replies), settings_with) as house:
         with monkeypatch.context() as patch:
             patch.setattr(provider_lists, "LOCAL_PATIENCE", LOCAL_PATIENCE)

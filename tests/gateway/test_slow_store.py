@@ -15,7 +15,18 @@ import pytest
 from dragoman.config.settings import Timeouts
 from dragoman.gateway.exchange import time_limits
 from dragoman.store import interface
-from tests.gateway.harness import CHAT, PATIENCE, RESPONSES, House, Received, Reply, Step, stream
+from tests.gateway.harness import (
+    CHAT,
+    PATIENCE,
+    RESPONSES,
+    House,
+    Received,
+    Reply,
+    Step,
+    stay_silent,
+    stream,
+    take_turns,
+)
 from tests.gateway.keeping_house import ALICE, BOB, ended, on_loop, store_of, tell_sqlite
 from tests.gateway.says import speaking, turn
 from tests.gateway.test_kept_first import MODELS, held, kept_in
@@ -31,17 +42,17 @@ def _protocol(received: Received) -> str:
     return CHAT if received.target.endswith("/chat/completions") else RESPONSES
 
 
-def lingering(received: Received, *then: Step) -> Reply:
+def lingering(received: Received, then: Step = stay_silent) -> Reply:
     """A provider that says everything, then something that is of no use, and does not end."""
     protocol = _protocol(received)
-    ticks: list[Step] = [0.01, b": tick\n\n"]
-    return stream(stream_of(protocol, turn(protocol)), *ticks * 5, *then, 60.0)
+    ticks: list[Step] = [take_turns, b": tick\n\n"]
+    return stream(stream_of(protocol, turn(protocol)), *ticks * 5, then)
 
 
 def breaking(received: Received) -> Reply:
     """A provider that ends in the middle of its words, or falls silent there."""
     begun = speaking(_protocol(received))
-    return stream(begun, 60.0) if b"silent" in received.body else stream(begun)
+    return stream(begun, stay_silent) if b"silent" in received.body else stream(begun)
 
 
 @contextmanager
@@ -107,6 +118,7 @@ def test_a_provider_that_lingers_holds_up_nothing_and_a_slow_store_is_asked_once
             last = (b"event: response.completed", *[b": tick"] * (way == "relayed"))
             _heard(connection, lambda heard: all(said in heard for said in last), heard)
             assert (len(writes), house.server.busy, house.provider.hung_up) == (1, 1, 0)
+            ticks.open()
         with closing(sqlite3.connect(tmp_path / "state.db")) as db:
             assert db.execute("SELECT status FROM responses").fetchall() == [("completed",)]
 

@@ -67,7 +67,7 @@ def patient(**seconds: float) -> Callable[[int], Settings]:
 
 def send(house: House, client: str, provider: str, *, streaming: bool = True) -> socket.socket:
     """Send a request and leave its reply on the wire."""
-    return house.send(PATHS[client], question(client, provider, stream=streaming))
+    return house.begin_post(PATHS[client], question(client, provider, stream=streaming))
 
 
 def ask(house: House, client: str, provider: str, mark: bytes, gate: Gate) -> Answer:
