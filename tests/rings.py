@@ -209,11 +209,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test that used more than its ring allows."""
     yield
     ring = RINGS.index(_ring_of_item(item))
-    record = os.environ.get("RECORD_RINGS")
-    if record:
-        with open(f"{record}.{os.getpid()}", "a") as file:
-            file.write(f"{item.nodeid}\t{_uses.seen}\n")
-        return
     beyond = {use: where for use, where in _uses.seen.items() if RINGS.index(_FROM[use]) > ring}
     if beyond:
         shown = "; ".join(f"{use} ({where})" for use, where in beyond.items())

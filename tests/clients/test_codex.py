@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-import time
 import urllib.request
 from collections.abc import Mapping
 from functools import cache
@@ -27,6 +26,8 @@ from tests.clients.tap import tapped
 from tests.media import png
 from tests.sdk.names import CHAT, RESPONSES
 
+# Seconds since 1970: a login that has not expired.
+IN_2100 = 4102444800
 CLIENT = Client(
     name="Codex",
     package="@openai/codex",
@@ -430,7 +431,7 @@ def test_pitfall_096_a_stream_that_breaks_is_told_and_asked_again(agent: Agent, 
 def test_pitfall_199_codex_compresses_what_it_sends(agent: Agent, cell: Claim) -> None:
     cell(CLIENT, "compressed body")
     # It does so for an account of its maker's; the token is what the gateway is shown as the key.
-    claims: JsonObject = {"email": "a@example.com", "exp": int(time.time()) + 86400}
+    claims: JsonObject = {"email": "a@example.com", "exp": IN_2100}
     token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", _json(claims), b"-"))
     tokens = {"id_token": token, "access_token": agent.key, "refresh_token": "-", "account_id": "-"}
     today = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -269,7 +269,7 @@ class Answer(Struct, frozen=True):
 class House:
     """A running gateway, the provider behind it, and a client."""
 
-    def __init__(self, loop: HouseLoop, provider: ScriptedProvider, log: io.StringIO) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, provider: ScriptedProvider, log: io.StringIO) -> None:
         self.loop = loop
         self.provider = provider
         self.log = log

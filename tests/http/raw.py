@@ -1,10 +1,12 @@
-"""A client that sends exactly the bytes it is told to, and a server on a free port for it."""
+"""A client that sends exactly the bytes it is told to, and a server for it: on a free port, or in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import pytest
 import uvloop
@@ -13,11 +15,14 @@ from msgspec import Struct
 from dragoman.http.flight import HeaderList
 from dragoman.http.request import Request
 from dragoman.http.server import Handler, Server, ServerLimits
+from tests.virtual_time import VirtualLoop
+from tests.waiting import LIMIT, reporting_state
 
 Run = Callable[[Coroutine[None, None, None]], None]
+AnyHouse = TypeVar("AnyHouse", bound="House")
 
 # Bounds every wait in a test; a passing test never comes near it.
-PATIENCE = 30.0
+PATIENCE = LIMIT
 
 on_both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 
@@ -101,15 +106,35 @@ class House:
         self.clients: list[Client] = []
 
     async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        client = Client(*await self._connect())
         self.clients.append(client)
         return client
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, data: bytes) -> Reply:
         """Send bytes on a new connection and read the first reply."""
         client = await self.client()
         client.send(data)
         return await client.reply()
+
+
+class VirtualHouse(House):
+    """A server in virtual time: each of its clients has one end of a socket pair, which delivers at once."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, 0)
+
+    async def connect(self) -> socket.socket:
+        """The client's end of a new connection."""
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self.server(), far)
+        return near
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(sock=await self.connect())
 
 
 def refuse(status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
@@ -127,13 +152,36 @@ async def echo(request: Request) -> None:
 async def serving(handler: Handler = echo, limits: ServerLimits = LIMITS) -> AsyncIterator[House]:
     """Run a server; at the end nothing of it is left."""
     server = Server(handler, refuse, limits)
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
-    house = House(server, listener.sockets[0].getsockname()[1])
+    # A connection beyond the backlog would be tried again after a second.
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, backlog=1024)
     try:
-        async with asyncio.timeout(PATIENCE * 2):
+        async with _running(House(server, listener.sockets[0].getsockname()[1])) as house:
             yield house
     finally:
         listener.close()
+
+
+@asynccontextmanager
+async def serving_virtually(handler: Handler = echo, limits: ServerLimits = LIMITS) -> AsyncIterator[VirtualHouse]:
+    """Run a server in virtual time; at the end nothing of it is left."""
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop)
+    async with _running(VirtualHouse(Server(handler, refuse, limits))) as house:
+        yield house
+
+
+@asynccontextmanager
+async def _running(house: AnyHouse) -> AsyncIterator[AnyHouse]:
+    server = house.server
+
+    def state() -> str:
+        phases = [connection.phase.value for connection in server._connections]
+        return f"server on port {house.port}: {server.busy} exchanges, connections {phases}"
+
+    try:
+        with reporting_state(state):
+            async with asyncio.timeout(PATIENCE * 2):
+                yield house
+    finally:
         for client in house.clients:
             await client.close()
         server.retire()
@@ -141,8 +189,7 @@ async def serving(handler: Handler = echo, limits: ServerLimits = LIMITS) -> Asy
         assert await server.wait_idle(PATIENCE)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that the other side does."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)
+async def loop_turns(count: int = 50) -> None:
+    """Let the loop turn: what is ready happens, and what could be read is read."""
+    for _ in range(count):
+        await asyncio.sleep(0)

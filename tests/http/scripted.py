@@ -6,14 +6,16 @@ import asyncio
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
 import uvloop
 
+from tests.waiting import LIMIT, reporting_state
+
 Script: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 # Generous: the machine may be busy, and a test that hangs must end all the same.
-PATIENCE = 30.0
+PATIENCE = LIMIT
 
 
 class Heard(NamedTuple):
@@ -43,7 +45,9 @@ class Provider:
         self.script = script
         self.port = 0
         self.seen = 0
+        # Scripts that play, and besides them those whose socket is being closed.
         self.tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Play the script on one connection; a client that goes away ends it."""
@@ -51,6 +55,8 @@ class Provider:
         task = asyncio.current_task()
         assert task is not None
         self.tasks.add(task)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
         try:
             await self.script(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -58,6 +64,20 @@ class Provider:
         finally:
             self.tasks.discard(task)
             writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def end(self) -> None:
+        """End all scripts, and wait until their sockets are closed."""
+        for task in self.tasks:
+            task.cancel()
+        if self._ending:
+            _, late = await asyncio.wait(self._ending, timeout=PATIENCE)
+            assert not late
+
+    def state(self) -> str:
+        """What to print if a wait gives up."""
+        return f"provider on port {self.port}: {self.seen} connections seen, {len(self.tasks)} open"
 
     def url(self, path: str = "/v1/answer", scheme: str = "http", host: str = "127.0.0.1") -> str:
         """The URL of a path of this server."""
@@ -68,18 +88,15 @@ class Provider:
 async def provider(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[Provider]:
     """A server that plays a script on every connection."""
     made = Provider(script)
-    server = await asyncio.start_server(made.handle, "127.0.0.1", 0, ssl=context, limit=1 << 20)
+    # A connection beyond the backlog would be tried again after a second.
+    server = await asyncio.start_server(made.handle, "127.0.0.1", 0, ssl=context, limit=1 << 20, backlog=1024)
     made.port = server.sockets[0].getsockname()[1]
     try:
-        yield made
+        with reporting_state(made.state):
+            yield made
     finally:
         server.close()
-        for task in list(made.tasks):
-            task.cancel()
-        while made.tasks:
-            await asyncio.sleep(0.001)
-        # Transports close their sockets a round later.
-        await asyncio.sleep(0.01)
+        await made.end()
 
 
 @contextmanager
@@ -140,9 +157,3 @@ def run(test: Callable[[], Coroutine[None, None, None]], loop: str) -> None:
         uvloop.run(bounded())
     else:
         asyncio.run(bounded())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that other callbacks bring about."""
-    while not holds():
-        await asyncio.sleep(0.002)

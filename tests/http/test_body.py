@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from dragoman.errors import ClientError
 from dragoman.http.body import HIGH_WATER, REST
 from dragoman.http.request import Request
-from tests.http.raw import LIMITS, Run, echo, on_both_loops, serving, until
+from dragoman.http.server import LONGEST_SWEEP
+from tests import virtual_time
+from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, serving, serving_virtually
+from tests.waiting import wait_until_async
 
 POST = b"POST /p HTTP/1.1\r\nHost: h\r\n"
 MIB = 1024 * 1024
@@ -83,8 +86,7 @@ def test_large_bodies_arrive_whole(run: Run) -> None:
     run(main())
 
 
-@on_both_loops
-def test_the_client_is_told_to_go_on_only_when_the_body_is_asked_for(run: Run) -> None:
+def test_the_client_is_told_to_go_on_only_when_the_body_is_asked_for() -> None:
     gate = asyncio.Event()
 
     async def handler(request: Request) -> None:
@@ -92,20 +94,21 @@ def test_the_client_is_told_to_go_on_only_when_the_body_is_asked_for(run: Run) -
         await echo(request)
 
     async def main() -> None:
-        async with serving(handler) as house:
+        async with serving_virtually(handler) as house:
             client = await house.client()
             client.send(POST + b"Expect: 100-Continue\r\nContent-Length: 3\r\n\r\n")
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await client.reader.read(1)
+            reading = asyncio.ensure_future(client.reply())
+            await virtual_time.virtual_loop().quiet()
+            assert house.server.busy == 1
+            assert not reading.done()
             gate.set()
-            assert (await client.reply()).status == 100
+            assert (await reading).status == 100
             client.send(b"abc")
             reply = await client.reply()
             assert reply.body == b"POST /p |abc"
             assert reply.value(b"connection") is None
 
-    run(main())
+    virtual_time.run(main())
 
 
 @on_both_loops
@@ -133,31 +136,30 @@ def test_a_refused_expectation_ends_the_connection(run: Run) -> None:
     run(main())
 
 
-@on_both_loops
-def test_a_silent_client_is_408_to_the_handler(run: Run) -> None:
+def test_a_silent_client_is_408_to_the_handler() -> None:
     async def main() -> None:
-        async with serving(small, replace(LIMITS, body_timeout=0.1)) as house:
+        async with serving_virtually(small, replace(LIMITS, body_timeout=10.0)) as house:
             client = await house.client()
             client.send(POST + b"Content-Length: 3\r\n\r\na")
             reply = await client.reply()
+            assert 10 <= asyncio.get_running_loop().time() <= 10 + LONGEST_SWEEP
             assert (reply.status, reply.value(b"x-by"), reply.value(b"connection")) == (408, b"handler", b"close")
             assert await client.ended()
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_a_slow_client_that_is_never_silent_is_served(run: Run) -> None:
+def test_a_slow_client_that_is_never_silent_is_served() -> None:
     async def main() -> None:
-        async with serving(small, replace(LIMITS, body_timeout=2.0)) as house:
+        async with serving_virtually(small, replace(LIMITS, body_timeout=10.0)) as house:
             client = await house.client()
             client.send(POST + b"Content-Length: 25\r\n\r\n")
             for _ in range(25):
                 client.send(b"a")
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(8)
             assert (await client.reply()).body == b"25"
 
-    run(main())
+    virtual_time.run(main())
 
 
 @on_both_loops
@@ -174,10 +176,15 @@ def test_bytes_that_nobody_asked_for_stay_with_the_client(run: Run) -> None:
         async with serving(handler) as house:
             client = await house.client()
             client.send(POST + b"Content-Length: %d\r\n\r\n" % (16 * MIB) + b"a" * (16 * MIB))
-            await until(lambda: bool(requests) and requests[0].content.size > HIGH_WATER)
-            await asyncio.sleep(0.1)
+            await wait_until_async(
+                lambda: bool(requests) and requests[0].content.size > HIGH_WATER,
+                "more of the body is here than the mark",
+            )
+            (inbound,) = house.server._connections
+            await loop_turns()
             # One read more than the mark at most.
             assert requests[0].content.size < HIGH_WATER + MIB
+            assert not inbound.transport.is_reading()
             gate.set()
             assert (await client.reply()).body == b"%d" % (16 * MIB)
 
@@ -222,16 +229,16 @@ def test_a_large_unread_rest_ends_the_connection(declared: bool, run: Run) -> No
     run(main())
 
 
-@on_both_loops
-def test_a_rest_that_never_comes_ends_the_connection(run: Run) -> None:
+def test_a_rest_that_never_comes_ends_the_connection() -> None:
     async def main() -> None:
-        async with serving(early, replace(LIMITS, body_timeout=0.1)) as house:
+        async with serving_virtually(early, replace(LIMITS, body_timeout=10.0)) as house:
             client = await house.client()
             client.send(POST + b"Content-Length: 1000\r\n\r\nabc")
             assert (await client.reply()).status == 200
             assert await client.ended()
+            assert 10 <= asyncio.get_running_loop().time() <= 10 + LONGEST_SWEEP
 
-    run(main())
+    virtual_time.run(main())
 
 
 def test_a_body_is_handed_over_once() -> None:

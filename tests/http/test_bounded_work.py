@@ -17,8 +17,9 @@ from dragoman.errors import UpstreamError
 from dragoman.http.client import Client
 from dragoman.http.flight import Call
 from dragoman.http.server import ServerLimits
-from tests.http.raw import House, echo, serving, until
+from tests.http.raw import House, echo, serving
 from tests.http.scripted import closing, provider, run
+from tests.waiting import wait_until_async
 
 # Far above what any of these takes here, far below what others would notice; several readings' worth of bytes.
 MOST_SECONDS = 0.1
@@ -110,7 +111,7 @@ def test_no_bytes_of_a_client_hold_the_loop(said: bytes, monkeypatch: pytest.Mon
     async def main() -> None:
         async with serving(echo, replace(LIMITS)) as house:
             await say(house, said)
-            await until(lambda: not house.server._connections)
+            await wait_until_async(lambda: not house.server._connections, "no connection is open")
 
     with timed(monkeypatch) as longest:
         asyncio.run(main())

@@ -31,7 +31,8 @@ from dragoman.http.address import Origin
 from dragoman.http.client import Client
 from dragoman.http.flight import Call
 from dragoman.http.proxy import Proxy
-from tests.http.scripted import answering, closing, hear, provider, run, until
+from tests.http.scripted import answering, closing, hear, provider, run
+from tests.waiting import wait_until_async
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 MEBIBYTE = 1024 * 1024
@@ -152,7 +153,7 @@ def test_a_call_given_up_under_tls_is_seen_by_the_provider(loop: str) -> None:
             )
             await flight.head()
             reading = asyncio.create_task(flight.read(100))
-            await asyncio.sleep(0.02)
+            await wait_until_async(lambda: flight._waiter is not None, "the call waits for the rest")
             reading.cancel()
             await asyncio.wait([reading])
             flight.close()
@@ -395,7 +396,7 @@ def test_a_handshake_without_end_is_timed_out(loop: str) -> None:
             client = make_client(trusting(), connect_timeout=0.2)
             words = "no connection to the provider within 0.2 s"
             await refused(client, server.url(scheme="https"), Unconnected, words)
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
 
     run(test, loop)
 
@@ -408,7 +409,7 @@ def test_a_call_can_be_ended_while_it_connects(how: str, loop: str) -> None:
             client = make_client(trusting())
             flight = client.open(Call(method="GET", url=server.url(scheme="https"), headers=[]))
             heading = asyncio.create_task(flight.head())
-            await until(lambda: bool(server.tasks))
+            await wait_until_async(lambda: bool(server.tasks), "the provider has an open connection")
             problem = TimedOut("no answer within the limit")
             if how == "abort":
                 flight.abort(problem)
@@ -425,7 +426,7 @@ def test_a_call_can_be_ended_while_it_connects(how: str, loop: str) -> None:
                     await heading
             flight.close()
             # The provider sees the end of the connection.
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
             await client.close()
 
     run(test, loop)

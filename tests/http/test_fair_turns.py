@@ -16,10 +16,11 @@ from dragoman.http.client import Client
 from dragoman.http.flight import Call
 from dragoman.http.http_flight import HttpFlight
 from dragoman.http.request import Request
-from tests.http.raw import serving
+from tests.http.raw import loop_turns, serving
 from tests.http.scripted import run
+from tests.waiting import wait_until_async
 
-SIZE = 16 * 1024 * 1024
+SIZE = 8 * 1024 * 1024
 # What the loops read at once, and that with what was left from before.
 ONE_READ = 256 * 1024
 MOST = 2 * ONE_READ
@@ -53,21 +54,33 @@ def upload(port: int) -> bytes:
         return end.recv(1000)
 
 
-@contextmanager
-def answering(answer: bytes, context: ssl.SSLContext | None) -> Iterator[int]:
+class Answering:
     """A provider that gives one answer, as fast as it is taken, and hangs up."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.hung_up = threading.Event()
+
+
+@contextmanager
+def answering(answer: bytes, context: ssl.SSLContext | None) -> Iterator[Answering]:
+    """Run such a provider in a thread."""
     listener = socket.create_server(("127.0.0.1", 0))
+    answering = Answering(listener.getsockname()[1])
 
     def serve() -> None:
         raw, _ = listener.accept()
+        # Room for all of a small answer, though nobody reads it.
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
         with context.wrap_socket(raw, server_side=True) if context else raw as end:
             end.recv(65536)
             end.sendall(answer)
+        answering.hung_up.set()
 
     thread = threading.Thread(target=serve)
     thread.start()
     with listener:
-        yield listener.getsockname()[1]
+        yield answering
         thread.join()
 
 
@@ -117,7 +130,7 @@ def test_a_client_that_floods_is_read_once_in_a_turn(loop: str) -> None:
 def test_a_provider_that_floods_is_read_once_in_a_turn(loop: str, context: ssl.SSLContext | None) -> None:
     async def main() -> None:
         answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + bytes(SIZE)
-        with answering(answer, context) as port, calling(port, context) as flight:
+        with answering(answer, context) as server, calling(server.port, context) as flight:
             await flight.head()
             turns = Turns(lambda: flight.received)
             body = await flight.read(SIZE)
@@ -137,17 +150,24 @@ def test_what_lies_in_a_paused_connection_outlives_its_end(
 ) -> None:
     async def main() -> None:
         answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % size + bytes(size)
-        with answering(answer, context) as port, calling(port, context) as flight:
+        with answering(answer, context) as server, calling(server.port, context) as flight:
             await flight.head()
             taken: list[int] = []
+            resuming: list[asyncio.Task[None]] = []
 
             def take(piece: bytes) -> None:
                 taken.append(len(piece))
                 flight.pause()
-                # Long enough for the end to come meanwhile, with whatever is before it.
-                asyncio.get_running_loop().call_later(0.05, flight.resume)
+                resuming.append(asyncio.create_task(resume()))
+
+            async def resume() -> None:
+                # The end comes meanwhile, with whatever is before it.
+                await wait_until_async(server.hung_up.is_set, "the provider has hung up")
+                await loop_turns()
+                flight.resume()
 
             await flight.pump(take)
+            await asyncio.gather(*resuming)
         assert sum(taken) == size
 
     run(main, loop)
@@ -157,7 +177,7 @@ def test_what_lies_in_a_paused_connection_outlives_its_end(
 def test_a_pause_in_the_turn_of_a_large_read_lasts(loop: str) -> None:
     async def main() -> None:
         answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % SIZE + bytes(SIZE)
-        with answering(answer, None) as port, calling(port, None) as flight:
+        with answering(answer, None) as server, calling(server.port, None) as flight:
             await flight.head()
             taken: list[int] = []
             pumping = asyncio.ensure_future(flight.pump(lambda piece: taken.append(len(piece))))
@@ -166,7 +186,7 @@ def test_a_pause_in_the_turn_of_a_large_read_lasts(loop: str) -> None:
             # Reading waits for the next turn, and the pause comes before it.
             flight.pause()
             before = sum(taken)
-            await asyncio.sleep(0.05)
+            await loop_turns()
             assert sum(taken) == before
             flight.resume()
             await pumping

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from dragoman.http.inbound import BACKLOG, SLICE, Inbound
 from dragoman.http.request import Request
-from dragoman.http.server import Server
-from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving, until
+from dragoman.http.server import LONGEST_SWEEP, Server
+from tests import virtual_time
+from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, refuse, serving, serving_virtually
+from tests.waiting import wait_until_async
 
 
 def get(path: str) -> bytes:
@@ -43,7 +45,7 @@ def test_pipelined_messages_are_answered_in_order_one_at_a_time(run: Run) -> Non
     async def handler(request: Request) -> None:
         running.append(1)
         assert len(running) == 1
-        await asyncio.sleep(0.01 if request.path.endswith("0") else 0)
+        await loop_turns(10 if request.path.endswith("0") else 1)
         await echo(request)
         running.pop()
 
@@ -84,13 +86,14 @@ def test_what_comes_while_an_exchange_is_under_way_is_taken_in_only_up_to_a_mark
         async with serving(handler) as house:
             client = await house.client()
             client.send(get("/first"))
-            await until(lambda: house.server.busy == 1)
+            await wait_until_async(lambda: house.server.busy == 1, "an exchange is under way")
             (inbound,) = house.server._connections
             body = b"b" * 100_000
             client.send(b"".join(post(f"/{number}", body) for number in range(80)))
-            await until(lambda: len(inbound.backlog) > BACKLOG)
-            await asyncio.sleep(0.1)
+            await wait_until_async(lambda: len(inbound.backlog) > BACKLOG, "more waits than the mark")
+            await loop_turns()
             assert len(inbound.backlog) < BACKLOG + 1024 * 1024
+            assert not inbound.transport.is_reading()
             gate.set()
             assert (await client.reply()).body == b"GET /first |"
             for number in range(80):
@@ -110,13 +113,13 @@ def test_of_many_small_messages_sent_ahead_only_a_few_are_parsed(run: Run) -> No
     async def main() -> None:
         async with serving(handler) as house:
             client = await house.client()
-            client.send(b"".join(get(f"/{number}") for number in range(4000)))
-            await until(lambda: house.server.busy == 1)
+            client.send(b"".join(get(f"/{number}") for number in range(1000)))
+            await wait_until_async(lambda: house.server.busy == 1, "an exchange is under way")
             (inbound,) = house.server._connections
-            await asyncio.sleep(0.1)
+            await loop_turns()
             assert len(inbound.intake.queue) <= SLICE // len(get("/0"))
             gate.set()
-            for number in range(4000):
+            for number in range(1000):
                 assert (await client.reply()).body == f"GET /{number} |".encode()
 
     run(main())
@@ -124,13 +127,16 @@ def test_of_many_small_messages_sent_ahead_only_a_few_are_parsed(run: Run) -> No
 
 @on_both_loops
 def test_what_waits_does_not_grow_while_messages_sent_ahead_are_served(run: Run) -> None:
+    # In all far more than the mark and one read.
+    paths = [f"/{number}-" + "x" * 1000 for number in range(3000)]
+
     async def main() -> None:
         most = 0
         async with serving() as house:
             client = await house.client()
-            client.send(b"".join(get(f"/{number}") for number in range(60_000)))
-            for number in range(60_000):
-                assert (await client.reply()).body == f"GET /{number} |".encode()
+            client.send(b"".join(map(get, paths)))
+            for path in paths:
+                assert (await client.reply()).body == f"GET {path} |".encode()
                 (inbound,) = house.server._connections
                 most = max(most, len(inbound.backlog))
         assert most < BACKLOG + 1024 * 1024
@@ -151,10 +157,12 @@ def test_a_client_that_pipelines_without_reading_does_not_fill_the_memory(run: R
             client = await house.client()
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # declared too narrowly
             client.send(b"".join(get(f"/{number}") for number in range(40)))
-            await until(lambda: bool(house.server._connections))
+            await wait_until_async(lambda: bool(house.server._connections), "a connection is open")
             (inbound,) = house.server._connections
-            await until(lambda: inbound.paused and inbound.current is None)
-            await asyncio.sleep(0.1)
+            await wait_until_async(
+                lambda: inbound.paused and inbound.current is None, "the client takes no more replies"
+            )
+            await loop_turns()
             assert len(served) < 40
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # declared too narrowly
             for _ in range(40):
@@ -176,70 +184,74 @@ def test_bytes_after_the_last_message_are_ignored(run: Run) -> None:
     run(main())
 
 
-@on_both_loops
+def passed(limit: float) -> bool:
+    """Whether a limit has just passed: connections are looked at in steps."""
+    return limit <= asyncio.get_running_loop().time() <= limit + LONGEST_SWEEP
+
+
 @pytest.mark.parametrize("data", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: h\r\nA: b"])
-def test_headers_that_do_not_come_in_time_are_408(data: bytes, run: Run) -> None:
+def test_headers_that_do_not_come_in_time_are_408(data: bytes) -> None:
     async def main() -> None:
-        async with serving(limits=replace(LIMITS, header_timeout=0.1)) as house:
+        async with serving_virtually(limits=replace(LIMITS, header_timeout=10.0)) as house:
             client = await house.client()
             client.send(data)
             assert (await client.reply()).status == 408
+            assert passed(10.0)
             assert await client.ended()
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_headers_that_come_byte_by_byte_are_timed_from_the_first(run: Run) -> None:
+def test_headers_that_come_byte_by_byte_are_timed_from_the_first() -> None:
     async def main() -> None:
-        async with serving(limits=replace(LIMITS, header_timeout=0.2)) as house:
+        async with serving_virtually(limits=replace(LIMITS, header_timeout=10.0)) as house:
             client = await house.client()
             reply = asyncio.create_task(client.reply())
             client.send(b"GET / HTTP/1.1\r\nHost: h\r\nA: ")
             while not reply.done():
                 client.send(b"a")
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.5)
             assert (await reply).status == 408
+            assert passed(10.0)
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_a_client_that_says_nothing_is_left_without_a_word(run: Run) -> None:
+def test_a_client_that_says_nothing_is_left_without_a_word() -> None:
     async def main() -> None:
-        async with serving(limits=replace(LIMITS, header_timeout=0.1)) as house:
+        async with serving_virtually(limits=replace(LIMITS, header_timeout=10.0)) as house:
             assert await (await house.client()).ended()
+            assert passed(10.0)
             client = await house.client()
             client.send(b"\r\n")
             assert await client.ended()
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_an_idle_connection_is_closed_without_a_word(run: Run) -> None:
+def test_an_idle_connection_is_closed_without_a_word() -> None:
     async def main() -> None:
-        async with serving(limits=replace(LIMITS, idle_timeout=0.1)) as house:
+        async with serving_virtually(limits=replace(LIMITS, idle_timeout=10.0)) as house:
             client = await house.client()
             client.send(get("/"))
             assert (await client.reply()).status == 200
             assert await client.ended()
+            assert passed(10.0)
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_an_exchange_may_take_longer_than_every_limit(run: Run) -> None:
+def test_an_exchange_may_take_longer_than_every_limit() -> None:
     async def handler(request: Request) -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(50)
         await echo(request)
 
     async def main() -> None:
-        limits = replace(LIMITS, header_timeout=0.1, body_timeout=0.1, idle_timeout=0.1)
-        async with serving(handler, limits) as house:
+        limits = replace(LIMITS, header_timeout=10.0, body_timeout=10.0, idle_timeout=10.0)
+        async with serving_virtually(handler, limits) as house:
             assert (await house.ask(get("/"))).status == 200
 
-    run(main())
+    virtual_time.run(main())
 
 
 @on_both_loops
@@ -256,7 +268,7 @@ def test_a_client_that_goes_away_cancels_the_handler(moment: str, farewell: str,
             if moment == "within the reply":
                 request.start(200, [])
                 request.write(b"hello")
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append("cancelled")
             # Too late, and harmless.
@@ -267,7 +279,7 @@ def test_a_client_that_goes_away_cancels_the_handler(moment: str, farewell: str,
         async with serving(handler) as house:
             raw = socket.create_connection(("127.0.0.1", house.port))
             raw.sendall(post("/", b"abc")[: -1 if moment == "within the body" else None])
-            await until(lambda: bool(seen))
+            await wait_until_async(lambda: bool(seen), "the handler has begun")
             if moment == "within the reply":
                 raw.settimeout(20)
                 await asyncio.get_running_loop().run_in_executor(None, raw.recv, 1000)
@@ -277,7 +289,7 @@ def test_a_client_that_goes_away_cancels_the_handler(moment: str, farewell: str,
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             if farewell != "half-close":
                 raw.close()
-            await until(lambda: house.server.busy == 0)
+            await wait_until_async(lambda: house.server.busy == 0, "no exchange is under way")
             raw.close()
 
     run(main())
@@ -332,7 +344,10 @@ def test_a_client_that_leaves_at_once_leaves_nothing_behind(run: Run) -> None:
                 raw = socket.create_connection(("127.0.0.1", house.port))
                 raw.sendall(get("/") * 3)
                 raw.close()
-            await until(lambda: house.server.busy == 0 and not house.server._connections)
+            await wait_until_async(
+                lambda: house.server.busy == 0 and not house.server._connections,
+                "nothing is under way and no connection is open",
+            )
 
     run(main())
 
@@ -340,10 +355,11 @@ def test_a_client_that_leaves_at_once_leaves_nothing_behind(run: Run) -> None:
 @on_both_loops
 def test_a_client_that_leaves_after_its_reply_does_not_disturb_the_handler(run: Run) -> None:
     seen: list[str] = []
+    gate = asyncio.Event()
 
     async def handler(request: Request) -> None:
         request.respond(200, [], b"hello")
-        await asyncio.sleep(0.2)
+        await gate.wait()
         seen.append("finished")
 
     async def main() -> None:
@@ -352,7 +368,9 @@ def test_a_client_that_leaves_after_its_reply_does_not_disturb_the_handler(run: 
             client.send(get("/"))
             await client.reply()
             await client.close()
-            await until(lambda: house.server.busy == 0)
+            await wait_until_async(lambda: not house.server._connections, "no connection is open")
+            gate.set()
+            await wait_until_async(lambda: house.server.busy == 0, "no exchange is under way")
 
     run(main())
     assert seen == ["finished"]
@@ -432,12 +450,12 @@ def test_a_client_that_never_reads_its_reply_is_cut_off(run: Run) -> None:
         request.respond(200, [], b"a" * 20_000_000)
 
     async def main() -> None:
-        async with serving(handler, replace(LIMITS, unread_timeout=0.2)) as house:
+        async with serving(handler, replace(LIMITS, unread_timeout=0.1)) as house:
             for last in (b"", b"Connection: close\r\n"):
                 raw = socket.create_connection(("127.0.0.1", house.port))
                 raw.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n" + last + b"\r\n")
-                await until(lambda: bool(house.server._connections))
-                await until(lambda: not house.server._connections)
+                await wait_until_async(lambda: bool(house.server._connections), "a connection is open")
+                await wait_until_async(lambda: not house.server._connections, "no connection is open")
                 raw.close()
 
     run(main())

@@ -9,10 +9,15 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from dragoman.http.inbound import Inbound
 from dragoman.http.phases import LIMITS as PHASES
-from dragoman.http.phases import ConnectionPhase
+from dragoman.http.phases import LINGER_TIME, ConnectionPhase
 from dragoman.http.request import Request
-from tests.http.raw import LIMITS, Run, on_both_loops, serving, until
+from dragoman.http.server import LONGEST_SWEEP, Server
+from dragoman.http.sockets import unarrived
+from tests import virtual_time
+from tests.http.raw import LIMITS, PATIENCE, Run, echo, on_both_loops, refuse, serving, serving_virtually
+from tests.waiting import wait_until_async
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -62,12 +67,13 @@ def test_item_9_a_client_that_stalls_in_a_finished_stream_is_cut_long_before_it_
 ) -> None:
     async def main() -> None:
         handler = Flood(Request.end)
-        async with serving(handler, replace(LIMITS, unread_timeout=0.2)) as house:
+        # The test waits for what `idle_timeout` would do later than any wait gives up.
+        async with serving(handler, replace(LIMITS, unread_timeout=0.1, idle_timeout=10 * PATIENCE)) as house:
             with deaf(house.port):
-                await until(lambda: handler.full)
+                await wait_until_async(lambda: handler.full, "the client takes no more")
                 if retiring:
                     house.server.retire()
-                await until(lambda: not house.server._connections)
+                await wait_until_async(lambda: not house.server._connections, "no connection is open")
 
     run(main())
 
@@ -81,10 +87,10 @@ def test_item_9_breaking_off_a_stream_that_nobody_reads_cuts_it_at_once(
 
     async def main() -> None:
         handler = Flood(last)
-        async with serving(handler, replace(LIMITS, unread_timeout=60.0, idle_timeout=60.0)) as house:
+        async with serving(handler, replace(LIMITS, unread_timeout=10 * PATIENCE, idle_timeout=10 * PATIENCE)) as house:
             with deaf(house.port):
-                await until(lambda: handler.full)
-                await until(lambda: not house.server._connections)
+                await wait_until_async(lambda: handler.full, "the client takes no more")
+                await wait_until_async(lambda: not house.server._connections, "no connection is open")
 
     run(main())
 
@@ -92,20 +98,28 @@ def test_item_9_breaking_off_a_stream_that_nobody_reads_cuts_it_at_once(
 @on_both_loops
 def test_a_client_that_reads_slowly_and_steadily_gets_all(run: Run) -> None:
     size = 3_000_000
+    # Longer than the test takes: the test looks at the connection itself, at times of its own.
+    limit = 10 * PATIENCE
 
     async def handler(request: Request) -> None:
         request.respond(200, [(b"connection", b"close")], b"x" * size)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with serving(handler, replace(LIMITS, unread_timeout=0.4)) as house:
+        async with serving(handler, replace(LIMITS, unread_timeout=limit)) as house:
             with small(house.port, GET) as client:
                 client.setblocking(False)
-                got = 0
-                # For several times the limit, in steps far smaller than what the system buffers.
+                await wait_until_async(lambda: bool(house.server._connections), "a connection is open")
+                (inbound,) = house.server._connections
+                await wait_until_async(lambda: inbound.closing, "the reply is written")
+                got, now = 0, loop.time()
+                # In steps far smaller than what the system buffers, each long after the other.
                 for _ in range(40):
+                    before = left_to_read(inbound)
                     got += len(await loop.sock_recv(client, 20_000))
-                    await asyncio.sleep(0.04)
+                    await wait_until_async(lambda before=before: left_to_read(inbound) < before, "a step was read")  # type: ignore[misc]  # the default binds it
+                    now += 0.9 * limit
+                    inbound.look(now)
                 assert house.server._connections
                 while piece := await loop.sock_recv(client, 1_000_000):
                     got += len(piece)
@@ -114,29 +128,31 @@ def test_a_client_that_reads_slowly_and_steadily_gets_all(run: Run) -> None:
     run(main())
 
 
-@on_both_loops
-def test_a_client_that_trickles_what_nobody_wants_keeps_nothing_open(run: Run) -> None:
+def left_to_read(inbound: Inbound) -> int:
+    """Bytes of a reply that the client's system has not taken, as the server sees them."""
+    return inbound.transport.get_write_buffer_size() + unarrived(inbound.transport.get_extra_info("socket").fileno())
+
+
+def test_a_client_that_trickles_what_nobody_wants_keeps_nothing_open() -> None:
     async def handler(request: Request) -> None:
         request.respond(200, [], b"no")
 
     async def main() -> None:
-        async with serving(handler, replace(LIMITS, body_timeout=0.3)) as house:
+        loop = asyncio.get_running_loop()
+        async with serving_virtually(handler, replace(LIMITS, body_timeout=10.0)) as house:
             client = await house.client()
             client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n")
             assert (await client.reply()).status == 200
             while house.server._connections:
                 client.send(b"x")
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(1)
+                assert loop.time() < 10 + LINGER_TIME + 2 * LONGEST_SWEEP
 
-    run(main())
+    virtual_time.run(main())
 
 
-@on_both_loops
-def test_connections_are_looked_at_as_often_as_the_shortest_limit_needs(run: Run) -> None:
-    async def main() -> None:
-        async with serving(limits=replace(LIMITS, unread_timeout=0.2)) as house:
-            assert house.server._pace() == pytest.approx(0.05)
-            house.server.limits = replace(LIMITS, idle_timeout=650.0)
-            assert house.server._pace() == 1.0
-
-    run(main())
+def test_connections_are_looked_at_as_often_as_the_shortest_limit_needs() -> None:
+    server = Server(echo, refuse, replace(LIMITS, unread_timeout=0.2))
+    assert server._pace() == pytest.approx(0.05)
+    server.limits = replace(LIMITS, idle_timeout=650.0)
+    assert server._pace() == 1.0

@@ -8,10 +8,15 @@ import socket
 import pytest
 
 from dragoman.errors import TimedOut, UpstreamError
+from dragoman.http.address import locate
 from dragoman.http.client import Client
 from dragoman.http.connection import Connection
 from dragoman.http.flight import Call
-from tests.http.scripted import Provider, answering, hear, provider, run, until
+from dragoman.http.pool import Pool
+from dragoman.http.reuse import Reuse
+from tests import virtual_time
+from tests.http.scripted import Provider, answering, hear, provider, run
+from tests.waiting import wait_until_async
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -35,10 +40,9 @@ async def fetch(client: Client, server: Provider, body: bytes = b"{}") -> bytes:
 
 
 async def numbered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer with the client's port, after a moment, so that calls overlap."""
+    """Answer with the client's port."""
     while True:
         await hear(reader)
-        await asyncio.sleep(0.02)
         name = b"%d" % writer.get_extra_info("peername")[1]
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(name), name))
 
@@ -68,20 +72,48 @@ def test_the_connection_used_last_is_used_next(loop: str) -> None:
 def test_a_connection_at_rest_for_too_long_is_closed(loop: str) -> None:
     async def test() -> None:
         async with provider(numbered) as server:
-            client = make_client(idle=0.1)
-            await asyncio.gather(fetch(client, server), fetch(client, server))
-            assert len(server.tasks) == 2
-            # One is kept in use; the timer closes the other.
-            for _ in range(6):
-                await fetch(client, server)
-            assert server.seen == 2
-            await until(lambda: len(server.tasks) <= 1)
-            await until(lambda: not server.tasks)
+            client = make_client(idle=0.05)
             await fetch(client, server)
-            assert server.seen == 3
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
+            await fetch(client, server)
+            assert server.seen == 2
             await client.close()
 
     run(test, loop)
+
+
+def test_the_timer_closes_those_at_rest_and_spares_those_in_use() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        far_ends: list[socket.socket] = []
+
+        async def connect(pool: Pool) -> Connection:
+            near, far = socket.socketpair()
+            far_ends.append(far)
+            near.setblocking(False)
+            _, connection = await loop.create_connection(lambda: Connection(pool, near), sock=near)
+            return connection
+
+        pool = Pool(connect, most=9, idle=10.0, origin=locate("http://one.test/")[0], reuse=Reuse())
+        one, two = await pool.obtain(), await pool.obtain()
+        pool.release(one)
+        pool.release(two)
+        await asyncio.sleep(6)
+        assert pool.take() is two
+        pool.release(two)
+        await asyncio.sleep(3.9)
+        assert not one.closing()
+        await asyncio.sleep(0.2)
+        assert (one.closing(), two.closing()) == (True, False)
+        await asyncio.sleep(5.8)
+        assert not two.closing()
+        await asyncio.sleep(0.2)
+        assert two.closing()
+        assert pool.take() is None
+        for far in far_ends:
+            far.close()
+
+    virtual_time.run(test())
 
 
 @both_loops
@@ -89,17 +121,21 @@ def test_a_connection_that_speaks_unasked_is_not_used_again(loop: str) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await hear(reader)
         writer.write(HELLO)
-        await asyncio.sleep(0.02)
+        await answered.wait()
         writer.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
         await reader.read()
+
+    answered = asyncio.Event()
 
     async def test() -> None:
         async with provider(script) as server:
             client = make_client()
             for count in range(1, 3):
+                answered.clear()
                 assert await fetch(client, server) == b"hello"
+                answered.set()
                 # Discarded at once, not only when it is wanted.
-                await until(lambda: not server.tasks)
+                await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
                 assert server.seen == count
             await client.close()
 
@@ -117,8 +153,7 @@ def test_a_connection_that_was_hung_up_is_not_used_again(loop: str) -> None:
             client = make_client()
             for count in range(1, 4):
                 assert await fetch(client, server) == b"hello"
-                await until(lambda: not server.tasks)
-                await asyncio.sleep(0.02)
+                await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
                 assert server.seen == count
             await client.close()
 
@@ -178,7 +213,6 @@ def test_beyond_the_limit_calls_wait_in_order(loop: str) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             order.append((await hear(reader)).body)
-            await asyncio.sleep(0.005)
             writer.write(HELLO)
 
     async def test() -> None:
@@ -237,7 +271,8 @@ def test_a_call_can_be_ended_while_it_stands_in_the_queue(how: str, loop: str) -
             client = make_client(connections=1)
             flights = [client.open(post(server)) for _ in range(3)]
             heads = [asyncio.create_task(flight.head()) for flight in flights]
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
+            assert len(flights[0]._pool._waiting) == 2
             problem = TimedOut("no answer within the limit")
             if how == "abort":
                 flights[1].abort(problem)
@@ -271,7 +306,7 @@ def test_a_connection_that_comes_as_its_call_is_ended_goes_to_the_next(how: str,
             taken = pool.take()
             assert taken is not None
             heading = asyncio.create_task(flight.head())
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
             # Both in one round of the loop: the future is done, the task has not gone on.
             pool.release(taken)
             if how == "abort":
@@ -296,9 +331,9 @@ def test_closing_drops_what_rests_and_nothing_rests_after_it(loop: str) -> None:
             await asyncio.gather(*(fetch(client, server) for _ in range(5)))
             assert len(server.tasks) == 5
             await client.close()
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
             await fetch(client, server)
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
             await client.close()
 
     run(test, loop)

@@ -13,7 +13,9 @@ from dragoman.http.client import Client
 from dragoman.http.connection import NOT_ASKED
 from dragoman.http.flight import Call
 from dragoman.http.reuse import SECONDS, Reuse
-from tests.http.scripted import Heard, Provider, Script, hear, provider, run, until
+from tests.http.raw import loop_turns
+from tests.http.scripted import Heard, Provider, Script, hear, provider, run
+from tests.waiting import wait_until_async
 
 MEBIBYTE = 1024 * 1024
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -92,8 +94,10 @@ def test_item_10_a_second_answer_that_comes_late_reaches_one_caller_at_most(loop
         # The second caller is already there when the second answer to the first is sent, and then gets its own.
         second = await hear(reader)
         writer.write(answer(b"stray"))
-        await asyncio.sleep(0.05)
+        await stray_taken.wait()
         writer.write(answer(second.body))
+
+    stray_taken = asyncio.Event()
 
     async def test() -> None:
         house = House(odd)
@@ -101,8 +105,9 @@ def test_item_10_a_second_answer_that_comes_late_reaches_one_caller_at_most(loop
             client = make_client()
             assert await fetch(client, server, b"first") == b"first"
             assert await fetch(client, server, b"victim") == b"stray"
+            stray_taken.set()
             # What the victim was to get comes while nobody waits.
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
             await in_turn(client, server, 20)
             assert server.seen == 21
             assert all(heard.headers[b"connection"] == b"close" for heard in house.heard)
@@ -118,7 +123,7 @@ async def beside(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def after(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(answer((await hear(reader)).body))
-    await asyncio.sleep(0.02)
+    await loop_turns()
     writer.write(b"H")
 
 
@@ -140,7 +145,7 @@ def test_item_10_after_excess_bytes_every_call_has_its_own_connection_for_minute
         async with provider(house.script) as server:
             client = make_client(reuse)
             assert await fetch(client, server, b"first") == b"first"
-            await until(lambda: not reuse.allows(locate(server.url())[0]))
+            await wait_until_async(lambda: not reuse.allows(locate(server.url())[0]), "the origin is not trusted")
             await in_turn(client, server, 3)
             assert server.seen == 4
             # A client that follows, as after a change of the configuration, has not forgotten.
@@ -176,10 +181,10 @@ def test_connections_at_rest_and_under_way_are_not_used_again_after_an_excess(lo
             resting = asyncio.ensure_future(fetch(client, server, b"resting"))
             await resting
             await asyncio.gather(fetch(client, server, b"resting"), fetch(client, server, b"odd"))
-            await until(lambda: len(server.tasks) == 1)
+            await wait_until_async(lambda: len(server.tasks) == 1, "the provider has one open connection")
             release.set()
             assert await slow == b"slow"
-            await until(lambda: not server.tasks)
+            await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
             await client.close()
 
     run(test, loop)
@@ -239,12 +244,12 @@ async def shy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status
     writer.write(answer((await hear(reader)).body))
     await reader.readuntil(b"\r\n\r\n")
     writer.write(answer(b"early", status))
-    await asyncio.sleep(5)
+    await asyncio.Event().wait()
 
 
 @both_loops
 @pytest.mark.parametrize("status", [200, 413])
-@pytest.mark.parametrize("size", [32 * MEBIBYTE, 3 * MEBIBYTE], ids=["unwritten", "or on its way"])
+@pytest.mark.parametrize("size", [16 * MEBIBYTE, 3 * MEBIBYTE], ids=["unwritten", "or on its way"])
 def test_an_answer_before_its_request_has_arrived_is_refused_unless_it_refuses(
     size: int, status: int, loop: str
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from dragoman.http.phases import ConnectionPhase
 from dragoman.http.request import Request
 from dragoman.http.server import Server
-from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving, until
+from tests.http.raw import LIMITS, PATIENCE, Run, echo, on_both_loops, refuse, serving
+from tests.waiting import wait_until_async
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -43,20 +45,26 @@ def test_a_retired_server_closes_idle_connections_and_lets_the_others_finish(run
             gated.gate.clear()
             whole.send(GET)
             late.send(b"GET / HTTP/1.1\r\n")
-            await until(lambda: gated.began == 2 and len(house.server._connections) == 4)
-            await asyncio.sleep(0.05)
+            await wait_until_async(
+                lambda: gated.began == 2 and len(house.server._connections) == 4,
+                "four connections are open and two handlers have begun",
+            )
+            await wait_until_async(
+                lambda: any(found.phase is ConnectionPhase.HEAD for found in house.server._connections),
+                "half a head is here",
+            )
             house.server.retire()
             assert await idle.ended()
             assert await fresh.ended()
-            assert not await house.server.wait_idle(0.05)
+            assert not await house.server.wait_idle(0)
             assert house.server.busy == 1
             late.send(b"Host: h\r\n\r\n")
-            await until(lambda: house.server.busy == 2)
+            await wait_until_async(lambda: house.server.busy == 2, "two exchanges are under way")
             gated.gate.set()
             assert (await whole.reply()).value(b"connection") == b"close"
             assert await whole.ended()
             assert (await late.reply()).value(b"connection") == b"close"
-            assert await house.server.wait_idle(20)
+            assert await house.server.wait_idle(PATIENCE)
 
     run(main())
 
@@ -68,7 +76,7 @@ def test_a_stream_under_way_ends_well_and_then_its_connection(run: Run) -> None:
         async with serving(gated) as house:
             client = await house.client()
             client.send(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
-            await until(lambda: gated.began == 1)
+            await wait_until_async(lambda: gated.began == 1, "the handler has begun")
             house.server.retire()
             gated.gate.set()
             reply = await client.reply()
@@ -95,7 +103,10 @@ def test_connections_may_end_with_the_reply_that_is_under_way_and_others_go_on(r
         async with serving(gated) as house:
             busy, idle = [await house.client() for _ in range(2)]
             busy.send(GET)
-            await until(lambda: gated.began == 1 and len(house.server._connections) == 2)
+            await wait_until_async(
+                lambda: gated.began == 1 and len(house.server._connections) == 2,
+                "two connections are open and a handler has begun",
+            )
             house.server.close_after_replies()
             gated.gate.set()
             assert (await busy.reply()).value(b"connection") == b"close"
@@ -115,13 +126,16 @@ def test_cancelling_ends_every_exchange(run: Run) -> None:
             whole, stream, idle = [await house.client() for _ in range(3)]
             whole.send(GET)
             stream.send(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
-            await until(lambda: gated.began == 2 and len(house.server._connections) == 3)
+            await wait_until_async(
+                lambda: gated.began == 2 and len(house.server._connections) == 3,
+                "three connections are open and two handlers have begun",
+            )
             house.server.cancel_all()
             reply = await whole.reply()
             assert (reply.status, reply.value(b"connection")) == (503, b"close")
             assert (await stream.reply()).broken
             assert await idle.ended()
-            assert await house.server.wait_idle(20)
+            assert await house.server.wait_idle(PATIENCE)
             assert house.server.busy == 0
 
     run(main())
@@ -134,7 +148,7 @@ def test_two_hundred_clients_get_their_own_answers(run: Run) -> None:
         request.start(200, [])
         for _ in range(5):
             request.write(body)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         request.end()
 
     async def main() -> None:
@@ -149,7 +163,7 @@ def test_two_hundred_clients_get_their_own_answers(run: Run) -> None:
                 await client.close()
 
             await asyncio.gather(*[one(number) for number in range(200)])
-            await until(lambda: not house.server._connections)
+            await wait_until_async(lambda: not house.server._connections, "no connection is open")
             assert house.server.busy == 0
             # No timer is left behind.
             assert house.server._sweeper is None

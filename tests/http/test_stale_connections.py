@@ -14,8 +14,9 @@ from dragoman.http.client import Client
 from dragoman.http.connection import BROKE_OFF, NO_ANSWER, Connection
 from dragoman.http.flight import Call
 from dragoman.http.http_flight import HttpFlight
-from tests.http.scripted import Provider, Script, hear, provider, run, until
+from tests.http.scripted import Provider, Script, hear, provider, run
 from tests.http.test_dial import served, trusting
+from tests.waiting import wait_until_async
 
 MEBIBYTE = 1024 * 1024
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -85,7 +86,7 @@ def dying(death: Death, healthy: bool = True) -> Script:
 
 
 @both_loops
-@pytest.mark.parametrize("size", [2, 32 * MEBIBYTE], ids=["a small request", "a request that is half sent"])
+@pytest.mark.parametrize("size", [2, 16 * MEBIBYTE], ids=["a small request", "a request that is half sent"])
 @pytest.mark.parametrize("death", DEATHS)
 def test_a_kept_connection_that_dies_is_replaced_once_and_unseen(death: Death, size: int, loop: str) -> None:
     async def test() -> None:
@@ -295,7 +296,7 @@ def test_a_new_connection_takes_the_place_of_one_at_rest(loop: str) -> None:
             fresh = await pool.renew()
             assert not fresh.kept
             assert server.seen == 2
-            await until(lambda: len(server.tasks) == 1)
+            await wait_until_async(lambda: len(server.tasks) == 1, "the provider has one open connection")
             pool.release(fresh)
             await client.close()
 

@@ -18,8 +18,8 @@ from tests.media import pdf, png
 from tests.sdk.annotations import Fault
 from tests.sdk.digging import Object
 from tests.sdk.open_responses import WIRE, item_faults, names, objects, response_faults
+from tests.waiting import LIMIT
 
-_PATIENCE = 30.0
 # Members of events beyond `type` and `sequence_number` that the core's schemas demand.
 _EVENT_MEMBERS = {
     "response.output_item.added": ("output_index", "item"),
@@ -52,7 +52,7 @@ class Server(Struct, frozen=True, kw_only=True):
     def post(self, body: Mapping[str, object]) -> tuple[http.client.HTTPMessage, bytes]:
         """Send a request; anything but a 2xx fails the check."""
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT)
         try:
             connection.request(
                 "POST",

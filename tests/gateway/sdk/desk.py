@@ -30,6 +30,7 @@ from tests.sdk.digging import Object
 from tests.sdk.providers import ENCRYPTED, SIGNATURE, Turn, answer
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import as_stream, events_of
+from tests.waiting import LIMIT
 
 CLIENT_KEY = "sk-client-fedcba9876543210"
 COOKIE = "session=do-not-pass-on"
@@ -122,10 +123,10 @@ class Desk:
         self.provider = provider
         headers = {"cookie": COOKIE, "x-forwarded-for": "192.0.2.7"}
         self.anthropic = anthropic.Anthropic(
-            api_key=CLIENT_KEY, base_url=house.url, max_retries=0, default_headers=headers, timeout=30.0
+            api_key=CLIENT_KEY, base_url=house.url, max_retries=0, default_headers=headers, timeout=LIMIT
         )
         self.openai = openai.OpenAI(
-            api_key=CLIENT_KEY, base_url=f"{house.url}/v1", max_retries=0, default_headers=headers, timeout=30.0
+            api_key=CLIENT_KEY, base_url=f"{house.url}/v1", max_retries=0, default_headers=headers, timeout=LIMIT
         )
 
     @contextmanager

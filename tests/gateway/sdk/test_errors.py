@@ -10,6 +10,7 @@ import pytest
 from msgspec import Struct
 
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Reply, stream, whole
+from tests.gateway.pairwise import pairwise
 from tests.gateway.says import NAMES
 from tests.gateway.sdk.desk import CLIENT_KEY, MODELS, Desk
 from tests.gateway.sdk.speakers import EVENTS, HELPER, WAYS, WHOLE, Content, ask
@@ -137,9 +138,7 @@ def _plain(message: object) -> str:
     return _ADVICE.sub("", str(message))
 
 
-@every_way
-@pytest.mark.parametrize("case", CASES)
-@every_pair
+@pytest.mark.parametrize(("client", "provider", "case", "way"), pairwise(PROTOCOLS, PROTOCOLS, list(CASES), WAYS))
 def test_a_providers_error_is_the_clients_exception(
     desk: Desk, client: str, provider: str, case: str, way: str
 ) -> None:

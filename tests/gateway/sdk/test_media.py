@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from tests.gateway.pairwise import pairwise
 from tests.gateway.sdk.desk import MODELS, Desk
 from tests.gateway.sdk.speakers import HELPER, WHOLE, Content, ask
 from tests.sdk.digging import Object, dig, dig_objects
@@ -28,13 +29,12 @@ SHOWN = {
     "an image and a document": Content(text=TEXT, image=PIXEL, pdf=PDF),
 }
 
-PAIRS = [(client, provider) for client in PROTOCOLS for provider in PROTOCOLS]
 WAYS = pytest.mark.parametrize("way", [WHOLE, HELPER])
 
 
-@WAYS
-@pytest.mark.parametrize("shown", SHOWN)
-@pytest.mark.parametrize(("client", "provider"), PAIRS)
+@pytest.mark.parametrize(
+    ("client", "provider", "shown", "way"), pairwise(PROTOCOLS, PROTOCOLS, list(SHOWN), (WHOLE, HELPER))
+)
 def test_what_is_shown_is_seen(desk: Desk, client: str, provider: str, shown: str, way: str) -> None:
     with desk.scripted(Turn(stop=ENDED[provider], text="A dot.")) as strict:
         told = ask(desk, client, MODELS[provider], SHOWN[shown], way)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from tests.gateway.pairwise import pairwise
 from tests.gateway.sdk.desk import MODELS, Desk
 from tests.gateway.sdk.speakers import EVENTS, WAYS, WHOLE, Content, Counts, ask
 from tests.sdk.digging import Object
@@ -67,9 +68,7 @@ def test_text_and_counts_arrive_as_they_were_said(desk: Desk, client: str, provi
     assert strict.asked[0].get("stream", False) is (way != WHOLE)
 
 
-@every_way
-@pytest.mark.parametrize("stop", STOPS)
-@every_pair
+@pytest.mark.parametrize(("client", "provider", "stop", "way"), pairwise(PROTOCOLS, PROTOCOLS, list(STOPS), WAYS))
 def test_a_turn_ends_for_the_same_reason(desk: Desk, client: str, provider: str, stop: str, way: str) -> None:
     with desk.scripted(Turn(stop=STOPS[stop][provider], text="As far as")):
         told = ask(desk, client, MODELS[provider], QUESTION, way)

@@ -68,8 +68,8 @@ def _made(path: Path) -> FirstKey:
 
 def _read(path: Path) -> FirstKey:
     try:
-        # A pipe without a writer would keep us waiting.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+        # Unlike `os.fdopen`, this closes the descriptor of a directory.
+        with open(path, "rb", opener=_opened) as file:
             _check_own(path, os.fstat(file.fileno()))
             content = file.read(_MOST)
     except OSError as error:
@@ -82,6 +82,11 @@ def _read(path: Path) -> FirstKey:
             problem=f"{path} does not hold the hash of a key",
             remedy="remove it, and another key is made at the next start",
         ) from None
+
+
+def _opened(path: str, flags: int) -> int:
+    # A pipe without a writer would keep us waiting.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _check_own(path: Path, found: os.stat_result) -> None:
