@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ from dragoman.store import StoreError
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
 from tests.server.process import ROOT, Process, clean_environment
-from tests.waiting import LIMIT
+from tests.waiting import LIMIT, wait_until
 
 CLIENTS = 4
 # The frame by which a client knows that a stream was whole.
@@ -63,6 +64,10 @@ class Clients:
         self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
         for thread in self._threads:
             thread.start()
+
+    def have_seen(self, count: int) -> bool:
+        """Whether so many answers were complete."""
+        return len(self.complete) >= count
 
     def stop(self) -> None:
         """Ask no more."""
@@ -120,18 +125,18 @@ def kill_under_load(folder: Path, *, rounds: int, seed: int, workers: int, kill_
     drains = threading.Thread(target=_drain_now_and_then, args=(folder, path, over, kill_drains, seed))
     drains.start()
     try:
-        for number in range(rounds):
+        for _ in range(rounds):
             gateway = Process(["--config", str(file)], folder)
             try:
                 clients.start(gateway.listening())
-                threading.Event().wait(chance.uniform(0.05, 0.6))
+                due = len(clients.complete) + chance.randint(1, 60)
+                wait_until(partial(clients.have_seen, due), f"{due} complete answers")
             finally:
                 # Everybody at once: the supervisor's end would let workers go in peace.
                 with suppress(ProcessLookupError):
                     os.killpg(gateway.pid, signal.SIGKILL)
                 gateway.wait()
                 clients.stop()
-            assert number or clients.complete or rounds > 1
     finally:
         over.set()
         drains.join(LIMIT)

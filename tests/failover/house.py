@@ -23,7 +23,7 @@ from dragoman.routing.outcomes import Kind
 from tests.failover.faults import FAULTS, LIMIT, Door, Fault, always
 from tests.failover.provider import FaultyProvider
 from tests.failover.sayings import Asked, well
-from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, Answer, Reply, answer_in
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, Answer, HouseLoop, Reply, answer_in
 from tests.gateway.says import NAMES, SAID, question
 from tests.server.process import Process, Served, looping
 from tests.waiting import reporting_state, wait_until
@@ -130,9 +130,7 @@ def _is_well(asked: Asked) -> Reply:
 class FailingHouse(Served):
     """The gateway, its providers by their names, and clients."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, providers: Mapping[str, FaultyProvider], directory: Path
-    ) -> None:
+    def __init__(self, loop: HouseLoop, providers: Mapping[str, FaultyProvider], directory: Path) -> None:
         super().__init__(loop, providers[f"good-{NAMES[CHAT]}"], directory)
         self.providers = providers
         self._models, self._words = count(1), count(1)

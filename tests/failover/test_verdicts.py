@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.failover.faults import FAULTS
 from tests.failover.house import GATEWAY_KEY, HEALTHY, Case, FailingHouse, Told, name_of
 from tests.failover.provider import FaultyProvider
 from tests.failover.verdicts import Ended, verdict_on
-from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer
+from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, HouseLoop
 from tests.gateway.says import SAID, error_body, error_frame, frames, speaking, turn
 from tests.sdk.providers import answer, stream
 
@@ -23,7 +22,7 @@ FAULT = "500"
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[FailingHouse]:
     """A house in which nothing runs."""
-    loop = asyncio.new_event_loop()
+    loop = HouseLoop()
     names = {name_of(fault, dialect): (dialect, fault) for fault in (FAULT, "good") for dialect in PROTOCOLS}
     providers = {
         name: FaultyProvider(name, dialect, FAULTS.get(fault, FAULTS["a slow start"]))

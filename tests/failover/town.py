@@ -28,7 +28,19 @@ from tests.failover import sayings
 from tests.failover.house import PATIENT
 from tests.failover.sayings import Asked, Says
 from tests.failover.steered import STEERED, SteeredClock
-from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, Answer, Received, Reply, Step, answer_in
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOLS,
+    RESPONSES,
+    Answer,
+    HouseLoop,
+    Received,
+    Reply,
+    Step,
+    answer_in,
+)
 from tests.gateway.says import failure_of, question
 from tests.sdk.digging import Object, dig_objects, dig_text
 from tests.server.process import NO_LINES, Process, Provider, Served, looping
@@ -168,9 +180,7 @@ def is_told_to_come_back(heard: Heard) -> int:
 class Town(Served):
     """The gateway, its providers by their names, and clients."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, providers: Mapping[str, MoodyProvider], directory: Path
-    ) -> None:
+    def __init__(self, loop: HouseLoop, providers: Mapping[str, MoodyProvider], directory: Path) -> None:
         super().__init__(loop, next(iter(providers.values())), directory)
         self.providers = providers
         # Moves the time of health and cooldowns, if the town is steered.

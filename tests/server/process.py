@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
-from tests.gateway.harness import PROVIDER_KEY, Answer, House, Received, Reply, ScriptedProvider, answer_in
+from tests.gateway.harness import PROVIDER_KEY, Answer, House, HouseLoop, Received, Reply, ScriptedProvider, answer_in
 from tests.server.workers import children
 from tests.waiting import LIMIT, reporting_state, state_of_everything, wait_until
 
@@ -336,7 +336,7 @@ class Script:
 class Served(House):
     """A gateway process and the provider behind it, with the clients of the gateway's own harness."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, provider: Provider, directory: Path) -> None:
+    def __init__(self, loop: HouseLoop, provider: Provider, directory: Path) -> None:
         super().__init__(loop, provider, io.StringIO())
         self.directory = directory
         self.file = directory / "dragoman.toml"
@@ -495,9 +495,9 @@ def provided(script: Callable[[Received], Reply], more: str) -> Iterator[Served]
 
 
 @contextmanager
-def looping() -> Iterator[asyncio.AbstractEventLoop]:
+def looping() -> Iterator[HouseLoop]:
     """A loop in a thread of its own."""
-    loop = asyncio.new_event_loop()
+    loop = HouseLoop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:

@@ -25,6 +25,18 @@ ENDING = "ending exchanges that still run"
 EACH_COUNTS, ALL_COUNT_ONCE = {SAME_SIGNAL: 0.0}, {SAME_SIGNAL: 3600.0}
 
 
+# Each signal and each number of workers once, and all pairs of them in the nightly run.
+SIGNALS = pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        pytest.param(signal.SIGTERM, "1", id="SIGTERM, one worker"),
+        pytest.param(signal.SIGINT, "2", id="SIGINT, two workers"),
+        pytest.param(signal.SIGTERM, "2", id="SIGTERM, two workers", marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, "1", id="SIGINT, one worker", marks=pytest.mark.nightly),
+    ],
+)
+
+
 class Holding:
     """A provider that holds every answer at a gate: streams after their first words, others before their headers."""
 
@@ -91,8 +103,7 @@ def _refuses(house: Served) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+@SIGNALS
 def test_what_runs_ends_whole_and_nobody_new_is_let_in(number: signal.Signals, workers: str) -> None:
     holding = Holding()
     with serving(holding, arguments=("--workers", workers)) as house:
@@ -124,16 +135,13 @@ def test_what_still_runs_after_the_limit_ends_in_the_clients_own_error_form(work
         assert [line["failure"] for line in told] == ["shutdown"] * len(asked)
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)], ids=str)
-@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
-def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(
-    numbers: tuple[signal.Signals, ...], workers: str
-) -> None:
+@SIGNALS
+def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(number: signal.Signals, workers: str) -> None:
     holding = Holding()
     more, arguments = "[timeouts]\ndrain = 3600\n", ("--workers", workers)
     with serving(holding, more, arguments=arguments, constants=EACH_COUNTS) as house:
         asked = _ask_all(house, holding.gate)
-        for number in numbers:
+        for _ in range(2):
             house.process.send(number)
             house.process.log.wait(STOPPING)
         _read_all(asked, _is_told_of_the_end)
