@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,10 +28,12 @@ def bare_environ(home: Path, more: Mapping[str, str] | None = None) -> dict[str,
 
 
 @contextmanager
-def gateway(home: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[str]:
+def gateway(
+    home: Path, *arguments: str, environ: Mapping[str, str] | None = None, program: Sequence[str] = DRAGOMAN
+) -> Iterator[str]:
     """A gateway on a free port of this machine; gives its address, without a scheme."""
     serving = subprocess.Popen(
-        [*DRAGOMAN, "serve", "--host", "127.0.0.1", "--port", "0", "--log", "off", *arguments],
+        [*program, "serve", "--host", "127.0.0.1", "--port", "0", "--log", "off", *arguments],
         cwd=home,
         env=bare_environ(home, environ),
         stdout=subprocess.PIPE,

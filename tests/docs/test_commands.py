@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from tests.docs.bare import ROOT, bare_environ, gateway
 from tests.docs.pages import Block, blocks
+from tests.docs.warm import warm_program
 from tests.mock.asking import mock_running
 
 SHELL = blocks("sh")
@@ -69,20 +70,12 @@ def _filled(script: str) -> str:
     return re.sub(r"^(export .*)", lambda found: found[1].replace("…", "0123456789"), script, flags=re.MULTILINE)
 
 
-def _script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
-    path.chmod(0o755)
-
-
-def _programs(folder: Path) -> None:
-    """`dragoman` as it is installed, but for a `serve` that ends, and clients that are content."""
-    python = f'"{sys.executable}" -m'
-    _script(
-        folder / "dragoman",
-        f'[ "${{1:-}}" = serve ] && shift && exec {python} tests.docs.serve_shortly "$@"\nexec {python} dragoman "$@"',
-    )
+def _clients(folder: Path) -> None:
+    """Clients that are content."""
     for client in CLIENTS:
-        _script(folder / client, f'echo "{client} is content"')
+        path = folder / client
+        path.write_text(f'#!/bin/bash\necho "{client} is content"\n', encoding="utf-8")
+        path.chmod(0o755)
 
 
 def _examples(folder: Path) -> None:
@@ -106,10 +99,11 @@ def _own_file(home: Path, text: str) -> None:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home, folder, programs = (tmp_path_factory.mktemp(name) for name in ("home", "folder", "bin"))
-    _programs(programs)
+    _clients(programs)
     _examples(folder / "examples")
     environ = {name: f"sk-of-{name.lower()}" for name in KEYS}
-    with mock_running() as mock:
+    # Gateways of the pages end as soon as they serve.
+    with mock_running() as mock, warm_program(programs / "dragoman", shortly=True):
         tables = [f'[providers.{name}]\nbase_url = "http://{mock.address}/v1"\n' for name in PROVIDERS]
         # The mock wants to see a key, whoever it is.
         tables.append('api_key = "any"\nauth = "bearer"')

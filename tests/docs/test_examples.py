@@ -7,11 +7,13 @@ import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.bare import DRAGOMAN, ROOT, ask, bare_environ, gateway
+from tests.docs.bare import ROOT, ask, bare_environ, gateway
+from tests.docs.warm import warm_program
 from tests.mock.asking import mock_running
 
 FILES = sorted((ROOT / "examples").glob("*.toml"))
@@ -62,21 +64,27 @@ def _keyed(file: Path) -> tuple[str, ...]:
     return "--config", str(file), "--key-hash", KEY_HASH
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with warm_program(tmp_path_factory.mktemp("bin") / "dragoman") as path:
+        yield str(path)
+
+
 def test_there_are_some() -> None:
     assert len(FILES) >= 6
 
 
 @each_file
-def test_pitfall_634_every_example_starts_in_an_empty_environment(file: Path, tmp_path: Path) -> None:
-    with gateway(tmp_path, *_keyed(file)) as address:
+def test_pitfall_634_every_example_starts_in_an_empty_environment(file: Path, tmp_path: Path, program: str) -> None:
+    with gateway(tmp_path, *_keyed(file), program=(program,)) as address:
         status, body = ask(address, "echo/text", KEY)
         assert (status, "You said: Hello" in body) == (200, True), body
 
 
 @each_file
-def test_nothing_is_wrong_with_it_once_its_variables_are_set(file: Path, tmp_path: Path) -> None:
+def test_nothing_is_wrong_with_it_once_its_variables_are_set(file: Path, tmp_path: Path, program: str) -> None:
     done = subprocess.run(
-        [*DRAGOMAN, "check", "--config", str(file)],
+        [program, "check", "--config", str(file)],
         env=bare_environ(tmp_path, _variables(file)),
         capture_output=True,
         text=True,
@@ -87,11 +95,11 @@ def test_nothing_is_wrong_with_it_once_its_variables_are_set(file: Path, tmp_pat
 
 
 @each_file
-def test_each_of_its_names_leads_to_an_answer(file: Path, tmp_path: Path) -> None:
+def test_each_of_its_names_leads_to_an_answer(file: Path, tmp_path: Path, program: str) -> None:
     names = _names(file)
     with (
         mock_running() as mock,
-        gateway(tmp_path, *_keyed(_leading_to(mock.address, file, tmp_path))) as address,
+        gateway(tmp_path, *_keyed(_leading_to(mock.address, file, tmp_path)), program=(program,)) as address,
     ):
         for name in names or ["anthropic/claude-opus-5"]:
             status, body = ask(address, name, KEY)
@@ -99,9 +107,9 @@ def test_each_of_its_names_leads_to_an_answer(file: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["team-with-keys.toml", "load-balancer.toml"])
-def test_those_for_others_open_for_a_key_alone(name: str, tmp_path: Path) -> None:
+def test_those_for_others_open_for_a_key_alone(name: str, tmp_path: Path, program: str) -> None:
     file = ROOT / "examples" / name
-    with gateway(tmp_path, *_keyed(file), environ=_variables(file)) as address:
+    with gateway(tmp_path, *_keyed(file), environ=_variables(file), program=(program,)) as address:
         assert ask(address, "echo/text")[0] == 401
 
 

@@ -28,18 +28,16 @@ ROUNDS, TIMES = 6, 3
 class Turnstile:
     """A step that holds replies, and lets as many go as it is told to."""
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._free = asyncio.Semaphore(0)
 
     async def __call__(self) -> None:
         """Wait, as a step of a reply."""
-        self._loop = asyncio.get_running_loop()
         await self._free.acquire()
 
     def let_go(self, count: int = 1) -> None:
         """Let replies go on that are held, or come later."""
-        assert self._loop is not None, "no reply was held"
         for _ in range(count):
             self._loop.call_soon_threadsafe(self._free.release)
 
@@ -83,7 +81,7 @@ def _come(begun: Sequence[Future[list[Heard]]], count: int) -> None:
 
 
 def test_three_times_the_load_is_answered_at_the_rate_that_can_be_carried(house: Town) -> None:
-    paced, turnstile = house.providers["paced"], Turnstile()
+    paced, turnstile = house.providers["paced"], Turnstile(house.loop)
     paced.before = turnstile
     asked = _in_every_way("paced/served", CALLS + QUEUE + TIMES * ROUNDS)
     begun = [house.begin([one]) for one in asked[: CALLS + QUEUE]]
@@ -133,6 +131,7 @@ def _held_store(house: Town) -> Iterator[Callable[[], None]]:
 
 def test_pitfall_356_who_asks_whether_it_lives_and_is_ready_waits_for_nobody(house: Town, gate: Gate) -> None:
     waits = house.begin(_in_every_way("held/served", CALLS + QUEUE))
+    gate.reached(CALLS)
     house.comes_to("held", CALLS, QUEUE)
     # What runs in the background is written down before its client is told of it.
     kept = {"model": "free/served", "input": "Hello.", "background": True}
@@ -225,6 +224,7 @@ def test_a_burst_goes_on_to_the_next_target_where_the_first_is_full(house: Town,
 
 def test_where_one_queue_is_full_whoever_has_room_in_another_waits_there(house: Town, gate: Gate) -> None:
     waits = house.begin([*_in_every_way("held/served", CALLS + QUEUE), *_in_every_way("single/served", 1)])
+    gate.reached(CALLS + 1)
     house.comes_to("held", CALLS, QUEUE)
     house.comes_to("single", 1, 0)
     others = house.begin(_in_every_way("full", len(WAYS)))
@@ -237,6 +237,7 @@ def test_where_one_queue_is_full_whoever_has_room_in_another_waits_there(house: 
 
 def test_a_line_whose_targets_are_all_full_refuses_at_once(house: Town, gate: Gate) -> None:
     waits = house.begin([*_in_every_way("held/served", CALLS + QUEUE), *_in_every_way("single/served", 1 + QUEUE)])
+    gate.reached(CALLS + 1)
     house.comes_to("held", CALLS, QUEUE)
     house.comes_to("single", 1, QUEUE)
     for heard in house.ask_all(_in_every_way("full", len(WAYS))):

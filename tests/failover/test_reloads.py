@@ -36,6 +36,7 @@ def test_a_reload_leaves_places_and_queues_as_they_are() -> None:
     with town([held, MoodyProvider("free")], lines) as house:
         asked = [Ask(model="held/served", client=client, stream=stream) for client, stream in WAYS * 2]
         under_way = house.begin(asked)
+        gate.reached(CALLS)
         house.comes_to("held", CALLS, QUEUE)
         for times in (1, 2):
             _reload(house, lines, times)
@@ -52,6 +53,7 @@ def test_a_reload_that_gives_more_room_lets_in_who_waits() -> None:
     held = MoodyProvider("held", before=gate, more=LIMITS)
     with town([held, MoodyProvider("free")], "") as house:
         under_way = house.begin([Ask(model="held/served")] * (CALLS + QUEUE))
+        gate.reached(CALLS)
         house.comes_to("held", CALLS, QUEUE)
         held.more = LIMITS.replace(f"concurrency = {CALLS}", f"concurrency = {CALLS + 2}")
         _reload(house, "")

@@ -100,6 +100,12 @@ class MoodyProvider(Provider):
         """What it was asked, in the order in which that came."""
         return [_words_in(request.json()) for request in self.received]
 
+    async def recover(self) -> None:
+        """Answer from now on, at once and with all keys; hang up on callers that a failed test has left behind."""
+        self.mood, self.before, self.tired = self.well, b"", set()
+        for task in tuple(self._tasks):
+            task.cancel()
+
     def table(self) -> str:
         """What the configuration says of it."""
         path = "" if self.dialect == MESSAGES else "/v1"
@@ -262,9 +268,9 @@ class Town(Served):
         return [lines[one.id] for one in heard]
 
     def recover(self) -> None:
-        """Have all providers answer, at once and with all of their keys."""
+        """Have all providers answer, and keep no caller waiting."""
         for provider in self.providers.values():
-            provider.mood, provider.before, provider.tired = provider.well, b"", set()
+            self.run(provider.recover())
 
     def report(self) -> str:
         """The state of the providers."""
