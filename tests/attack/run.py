@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from tests.accounts.killing import kill_under_load
+from tests.attack import translations
 from tests.attack.neighbour import ANSWER, Neighbour, paced, provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, Received, Reply, read_answer, whole
 from tests.gateway.harness import stream as streamed
@@ -325,6 +326,8 @@ def main(only: str = "") -> int:
     for whole_attack in (amplified, blocked_log, killed):
         if only in whole_attack.__name__ or not only:
             _print(whole_attack())
+    if only in "translations":
+        translations.main()
     return 0
 
 

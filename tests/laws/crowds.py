@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -11,6 +11,8 @@ from tests.laws.strategies import CHAT, MESSAGES, RESPONSES
 
 # One of many, by its number.
 Member: TypeAlias = Callable[[int], JsonValue]
+# A request, or members of one, by its size in bytes.
+Crowd: TypeAlias = Callable[[int], JsonObject]
 
 # A string that looks as if we had sealed it.
 SEALED = "rsv1.abcdef"
@@ -200,7 +202,7 @@ def _closed(size: int) -> JsonObject:
 
 
 _LINE = "x-anthropic-billing-header: x"
-MORE: dict[str, dict[str, Callable[[int], JsonObject]]] = {
+MORE: dict[str, dict[str, Crowd]] = {
     MESSAGES: {
         "unknown": named,
         "stop strings": lambda size: {"stop_sequences": many(lambda i: f"s{i}", size)},
@@ -245,19 +247,30 @@ BASE: dict[str, JsonObject] = {
 _KEY = {MESSAGES: "messages", CHAT: "messages", RESPONSES: "input"}
 
 
-def crowds(protocol: str, size: int, *, every: bool) -> Iterator[tuple[str, JsonObject]]:
-    """Requests of this size: of one kind, and of two kinds half and half; of pairs every one, or some."""
-    said, tools, more, key = SAID[protocol], TOOLS[protocol], MORE[protocol], _KEY[protocol]
-    half = size // 2
-    for name, member in said.items():
-        yield name, {**BASE[protocol], key: many(member, size)}
-    for first, member in tools.items():
+def crowds(protocol: str, *, every: bool) -> dict[str, Crowd]:
+    """Requests of any size: of one kind, and of two kinds half and half; of pairs every one, or some."""
+    base, key = BASE[protocol], _KEY[protocol]
+    said, tools, more = SAID[protocol], TOOLS[protocol], MORE[protocol]
+
+    def only(member: Member) -> Crowd:
+        return lambda size: {**base, key: many(member, size)}
+
+    def with_messages(tool: Member, member: Member) -> Crowd:
+        return lambda size: {**base, "tools": many(tool, size // 2), key: many(member, size // 2)}
+
+    def with_members(tool: Member, extra: Crowd) -> Crowd:
+        return lambda size: {**base, "tools": many(tool, size // 2), key: [user("x")], **extra(size // 2)}
+
+    def before(member: Member, other: Member) -> Crowd:
+        return lambda size: {**base, key: many(member, size // 2) + many(other, size // 2)}
+
+    made = {name: only(member) for name, member in said.items()}
+    for first, tool in tools.items():
         for second in said if every else ("calls",):
-            body: JsonObject = {**BASE[protocol], "tools": many(member, half), key: many(said[second], half)}
-            yield f"{first} with {second}", body
+            made[f"{first} with {second}"] = with_messages(tool, said[second])
         for second, extra in more.items() if every or first == "functions" else ():
-            body = {**BASE[protocol], "tools": many(member, half), key: [user("x")], **extra(half)}
-            yield f"{first} with {second}", body
+            made[f"{first} with {second} beside"] = with_members(tool, extra)
     for first, member in said.items() if every else ():
         for second, other in said.items():
-            yield f"{first} before {second}", {**BASE[protocol], key: many(member, half) + many(other, half)}
+            made[f"{first} before {second}"] = before(member, other)
+    return made
