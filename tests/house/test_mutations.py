@@ -6,14 +6,15 @@ import ast
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from coverage import CoverageData
 from msgspec.structs import replace
 
 from tools.branch_coverage import Report, Share, lines_of
-from tools.mutations.__main__ import report
+from tools.mutations.__main__ import read_results, report
 from tools.mutations.mutants import Mutation, mutations_of, sample
-from tools.mutations.running import KILLED, NOT_EXECUTED, SURVIVED, Result, ScratchTree
+from tools.mutations.running import KILLED, NOT_EXECUTED, SURVIVED, TIMEOUT, UNSTABLE, Result, ScratchTree
 from tools.mutations.selection import FIRST_BATCH, GROWTH, Recording, batches, importers, ordered_files
 from tools.pytest_plugins.coverage_recorder import IMPORT
 
@@ -247,6 +248,20 @@ def test_the_report_counts_outcomes_and_lists_what_was_not_killed(tree: Path) ->
         f"survived: {PATH}:3 '2' -> '3' (4 tests, 2 s)",
         f"not executed: {PATH}:3 '2' -> '3' (0 tests, 0 s)",
     ]
+
+
+def test_the_last_result_of_a_mutation_counts_and_survivors_are_what_was_not_killed(tree: Path) -> None:
+    first, second = _mutation(tree, "1"), _mutation(tree, "2")
+    results = [
+        Result(mutation=first, outcome=UNSTABLE, killer=f"{OWN}::test_a"),
+        Result(mutation=second, outcome=TIMEOUT),
+        Result(mutation=first, outcome=SURVIVED),
+    ]
+    path = tree / "results.jsonl"
+    assert read_results(path) == []
+    path.write_bytes(msgspec.json.Encoder().encode_lines(results))
+    assert read_results(path) == [results[2], results[1]]
+    assert [result.is_survivor for result in results] == [True, False, True]
 
 
 def test_the_coverage_report_has_the_total_and_the_files_with_most_missing_branches() -> None:

@@ -17,7 +17,7 @@ import msgspec
 import tools.mutations
 from tools.branch_coverage import RINGS, ROOT, record
 from tools.mutations.mutants import Mutation, sample
-from tools.mutations.running import Result, ScratchTree, judge
+from tools.mutations.running import UNSTABLE, Result, ScratchTree, judge
 from tools.mutations.selection import SOURCES, Recording
 from tools.pytest_plugins.coverage_recorder import LINES_BY_TEST
 
@@ -42,9 +42,9 @@ def record_lines(options: argparse.Namespace) -> None:
 
 
 def run_sample(options: argparse.Namespace) -> None:
-    """Judge every mutation of the sample that has no result yet."""
+    """Judge every mutation of the sample that has no result yet, or only that of an unstable test."""
     results = options.data / RESULTS
-    known = {result.mutation.name for result in read_results(results)}
+    known = {result.mutation.name for result in read_results(results) if result.outcome != UNSTABLE}
     waiting = [mutation for mutation in read_sample(options) if mutation.name not in known]
     recording = Recording(options.tree, options.data / LINES)
     scratch = Path(tempfile.mkdtemp(prefix="dragoman-mutations-"))
@@ -102,8 +102,9 @@ def read_sample(options: argparse.Namespace) -> list[Mutation]:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results in a file, which may not exist yet."""
-    return msgspec.json.Decoder(Result).decode_lines(path.read_bytes()) if path.exists() else []
+    """The results in a file, which may not exist yet: the last one of each mutation."""
+    results = msgspec.json.Decoder(Result).decode_lines(path.read_bytes()) if path.exists() else []
+    return list({result.mutation.name: result for result in results}.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

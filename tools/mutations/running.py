@@ -40,8 +40,8 @@ class Result(Struct, kw_only=True):
 
     @property
     def is_survivor(self) -> bool:
-        """Whether no test noticed."""
-        return self.outcome in (SURVIVED, NOT_EXECUTED)
+        """Whether no test noticed, as far as is known."""
+        return self.outcome not in (KILLED, TIMEOUT)
 
 
 class ScratchTree:
@@ -98,7 +98,7 @@ class ScratchTree:
 
 
 def judge(mutation: Mutation, recording: Recording, scratch: ScratchTree) -> Result:
-    """Run the tests that execute a mutation until one fails, which must pass without the mutation."""
+    """Run the tests that execute a mutation until one fails or hangs, which must pass without the mutation."""
     batches = recording.batches_of(mutation)
     result = Result(
         mutation=mutation,
@@ -113,7 +113,7 @@ def judge(mutation: Mutation, recording: Recording, scratch: ScratchTree) -> Res
             result.outcome, result.killer = scratch.run(batch)
         finally:
             scratch.restore(mutation)
-        if result.outcome == KILLED:
+        if result.outcome in (KILLED, TIMEOUT):
             file, _, test = result.killer.partition("::")
             again = batch
             if test:
