@@ -183,9 +183,9 @@ class FailingHouse(Served):
         heard = self.providers[case.bad].heard.setdefault(model, asyncio.Event())
         if not case.stream:
             heard.set()
-        return Told(case, await self._send(case.client, case.stream, f"{case.asked}/{model}", heard))
+        return Told(case, await self._send_request(case.client, case.stream, f"{case.asked}/{model}", heard))
 
-    async def _send(self, client: str, stream: bool, model: str, heard: asyncio.Event | None = None) -> Answer:
+    async def _send_request(self, client: str, stream: bool, model: str, heard: asyncio.Event | None = None) -> Answer:
         """Send a request and read the reply; set `heard` once its first words have come."""
         # A conversation of its own, since one that goes on may stay where it was.
         words = f"Hello, for the {next(self._words)}. time."
@@ -208,7 +208,7 @@ class FailingHouse(Served):
 
         async def one(client: str, provider: str, stream: bool) -> Told:
             case = Case(fault="good", client=client, provider=provider, stream=stream)
-            return Told(case, await self._send(client, stream, f"well-{NAMES[provider]}"))
+            return Told(case, await self._send_request(client, stream, f"well-{NAMES[provider]}"))
 
         async def all_of_them() -> list[Told]:
             return await asyncio.gather(
