@@ -31,6 +31,8 @@ CHECKS = {
     "imports": (str(BIN / "lint-imports"),),
     "types": (str(BIN / "mypy"),),
 }
+# A file is run by one process, in the order of `tests/ordering.py`.
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 # How often a failed test runs again, and how many may be unstable before the run is red.
 REPEATS = 3
 MAX_UNSTABLE = 3
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if step.wait():
             types.stop()
             return _fail(step.text())
-    tests = Step("tests", pytest_command("-n", options.workers, *options.pytest))
+    tests = Step("tests", pytest_command("-n", options.workers, *BY_FILE, *options.pytest))
     if types.wait():
         tests.wait()
         return _fail(types.text())
