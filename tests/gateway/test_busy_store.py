@@ -26,9 +26,9 @@ KEYS = ("sk-alice-0123456789abcdef", "sk-bob-0123456789abcdef")
 
 
 def flooding(received: Received) -> Reply:
-    """A provider that says more than a client that does not read can be sent."""
+    """A provider that says more than a client that does not read can be sent, or does not come to its end."""
     if "flooding" not in received.body.decode():
-        return script(received)
+        return script(received, held_back=stay_silent)
     return stream(speaking(RESPONSES), *[b": tick %b\n\n" % (b"x" * 65536)] * 500, stay_silent)
 
 
