@@ -102,16 +102,18 @@ def test_pitfall_306_the_next_target_answers_for_one_that_takes_its_time(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.usefixtures("quick")
 def test_pitfall_303_the_next_target_answers_every_client(patient: FailingHouse, name: str) -> None:
-    _holds(patient, name, _met(patient, {name: all_cases(name, second=True)})[name])
+    _holds(patient, name, _met(patient, {name: all_cases(name, second=True)})[name], least=0)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
+@pytest.mark.usefixtures("slow")
 def test_pitfall_306_the_next_target_answers_every_client_for_one_that_takes_its_time(
     impatient: FailingHouse, name: str
 ) -> None:
-    _holds(impatient, name, _met(impatient, {name: all_cases(name, second=True)})[name])
+    _holds(impatient, name, _met(impatient, {name: all_cases(name, second=True)})[name], least=0)
 
 
 def test_a_crowd_before_black_holes_is_answered_by_the_next_target(impatient: FailingHouse) -> None:
@@ -133,15 +135,18 @@ def test_a_provider_of_many_moods_costs_no_answer(patient: FailingHouse, name: s
     patient.lets_go()
 
 
-def _holds(house: FailingHouse, name: str, met: Met) -> None:
-    """What is true of every fault."""
+def _holds(house: FailingHouse, name: str, met: Met, least: int = 1) -> None:
+    """What is true of every fault, if each provider is called at least so often.
+
+    A provider whose key rests, since a request before, is passed over.
+    """
     fault = FAULTS[name]
     ended = [_judged(house, one, fault) for one in met.told]
     assert Ended.BROKEN in ended or not fault.spoken
-    # Nobody was asked twice for one request. A provider whose key rests since then may have been passed over.
+    # No provider was called twice for one request.
     most, _ = house.reaches(fault, len(met.told) // len(PROTOCOLS))
     for connections in met.connections.values():
-        assert min(1, most) <= connections <= most
+        assert min(least, most) <= connections <= most
 
 
 def _judged(house: FailingHouse, told: Told, fault: Fault) -> Ended:
