@@ -7,6 +7,7 @@ with counting_work() as counter:
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -65,6 +66,50 @@ def counting_work() -> Iterator[WorkCounter]:
     json = ByteCounter()
     with counting_json(json):
         yield WorkCounter(json)
+
+
+# Allocations of fewer bytes are objects of a single event. In larger ones, which grow in leaps, a byte in or out may be
+# copied so often.
+_LARGE, _MAX_COPIES, _LEAP = 4_096, 12, 200_000
+
+
+def assert_copies_little(work: Callable[[bytes], int], less: bytes, more: bytes) -> None:
+    """Assert that no call copies again what earlier calls gathered: C functions copy without taking steps.
+
+    `work` returns the length of what it makes. The second input is longer; what both take is left out.
+    """
+    copied, made = _copied(work, less)
+    copied_more, made_more = _copied(work, more)
+    added = len(more) - len(less) + max(0, made_more - made)
+    shown = f"{copied} bytes were copied in large pieces for {len(less)} in, {copied_more} for {len(more)}"
+    assert copied_more - copied <= _MAX_COPIES * added + _LEAP, shown
+
+
+def _copied(work: Callable[[bytes], int], body: bytes) -> tuple[int, int]:
+    """How many bytes the work allocates in large pieces, freed or not; and what it returns.
+
+    Memory is looked at whenever a function is entered: at its peak since the last time.
+    """
+    work(body)
+    outer = sys.gettrace()
+    copied = held = 0
+
+    def enter_frame(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal copied, held
+        current, peak = tracemalloc.get_traced_memory()
+        if peak - held > _LARGE:
+            copied += peak - held
+        tracemalloc.reset_peak()
+        held = current
+
+    tracemalloc.start()
+    sys.settrace(enter_frame)
+    try:
+        made = work(body)
+    finally:
+        sys.settrace(outer)
+        tracemalloc.stop()
+    return copied, made
 
 
 class TooManySteps(BaseException):

@@ -22,7 +22,7 @@ from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.spans import elements_of, object_members
 from dragoman.wire.sse import SseReader
 from tests.laws.floods import FLOODS, NOISE, Flood
-from tests.laws.growth import WorkCounter, counting_work, limited_steps
+from tests.laws.growth import WorkCounter, assert_copies_little, counting_work, limited_steps
 from tests.laws.journey import question
 from tests.laws.strategies import CHAT, MESSAGES, PROTOCOLS, RESPONSES
 
@@ -90,6 +90,12 @@ def test_a_flood_takes_steps_by_its_length(counter: WorkCounter, provider: str, 
     counter.assert_linear(partial(told, provider, client), map(flood, COUNTS))
 
 
+@pytest.mark.parametrize(("provider", "client", "kind"), WATCHED)
+def test_nothing_of_a_flood_is_copied_again_and_again(provider: str, client: str, kind: str) -> None:
+    flood = FLOODS[provider][kind]
+    assert_copies_little(partial(told, provider, client), flood(100), flood(200))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize(("provider", "client", "kind"), EVERY)
@@ -98,6 +104,7 @@ def test_any_flood_takes_steps_by_its_length_in_any_lane(
 ) -> None:
     flood = FLOODS[provider][kind]
     counter.assert_linear(partial(told, provider, client, lane=lane), map(flood, COUNTS))
+    assert_copies_little(partial(told, provider, client, lane=lane), flood(100), flood(200))
 
 
 @pytest.mark.parametrize("kind", NOISE)
@@ -105,6 +112,8 @@ def test_any_flood_takes_steps_by_its_length_in_any_lane(
 def test_noise_in_tiny_cuts_takes_steps_by_its_length(counter: WorkCounter, protocol: str, kind: str) -> None:
     inputs = [b"data: " + NOISE[kind](count) for count in (3, 6, 12)]
     counter.assert_linear(partial(told, protocol, protocol, size=2), inputs)
+    less, more = (b"data: " + NOISE[kind](count) for count in (100, 200))
+    assert_copies_little(partial(told, protocol, protocol, size=50), less, more)
 
 
 @pytest.mark.nightly
@@ -120,8 +129,10 @@ def test_noise_in_a_long_frame_takes_steps_by_its_length(counter: WorkCounter, p
 @pytest.mark.parametrize("lane", LANES)
 def test_noise_in_other_lanes_takes_steps_by_its_length(counter: WorkCounter, lane: str, kind: str) -> None:
     inputs = [NOISE[kind](count) for count in (3, 6, 12)]
+    less, more = (NOISE[kind](count) for count in (100, 200))
     for provider, client in ((CHAT, MESSAGES), (MESSAGES, RESPONSES), (RESPONSES, CHAT)):
         counter.assert_linear(partial(told, provider, client, size=2, lane=lane), inputs, f"{provider} to {client}")
+        assert_copies_little(partial(told, provider, client, size=50, lane=lane), less, more)
 
 
 def message(payload: bytes) -> bytes:
