@@ -60,30 +60,22 @@ CONSTANTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def provider() -> Holding:
+@pytest.fixture
+def holding() -> Holding:
     return Holding()
 
 
 @pytest.fixture
-def holding(provider: Holding) -> Holding:
-    """The provider, with a gate that is closed."""
-    provider.gate = Gate()
-    return provider
-
-
-@pytest.fixture(scope="module")
-def house(provider: Holding) -> Iterator[Served]:
-    """A gateway that each test leaves running, be it another process than before."""
-    with serving(provider, "[storage]\ndays = 1\n", constants=CONSTANTS) as served:
+def house(holding: Holding) -> Iterator[Served]:
+    with serving(holding, "[storage]\ndays = 1\n", constants=CONSTANTS) as served:
         yield served
 
 
-@pytest.fixture(scope="module")
-def pair(provider: Holding) -> Iterator[Served]:
+@pytest.fixture
+def pair(holding: Holding) -> Iterator[Served]:
     # The worker that runs a response looks often whether another one has cancelled it.
     often = {"dragoman.gateway.stored_responses.background._BEAT": 0.1}
-    with serving(provider, arguments=("--workers", "2"), constants=often) as served:
+    with serving(holding, arguments=("--workers", "2"), constants=often) as served:
         yield served
 
 
