@@ -31,6 +31,8 @@ CHECKS = {
     "imports": (str(BIN / "lint-imports"),),
     "types": (str(BIN / "mypy"),),
 }
+# One more than cores: tests of processes wait for a third of their time.
+WORKERS = str(len(os.sched_getaffinity(0)) + 1)
 # A file is run by one process, in the order of `tests/ordering.py`.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 # How often a failed test runs again, and how many may be unstable before the run is red.
@@ -75,7 +77,7 @@ class Step:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all; return 0 if the change may land."""
     parser = argparse.ArgumentParser(prog="python -m tools.run_tests", description=__doc__.split("\n")[0])
-    parser.add_argument("--workers", default="auto", help="processes that run tests")
+    parser.add_argument("--workers", default=WORKERS, help=f"processes that run tests; {WORKERS} if not given")
     parser.add_argument("pytest", nargs="*", help="further arguments of pytest, behind --")
     options = parser.parse_args(arguments)
     LOGS.mkdir(parents=True, exist_ok=True)
