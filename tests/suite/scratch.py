@@ -18,7 +18,9 @@ TESTS = Path(__file__).parents[1]
 PLUGINS = ("rings", "isolation", "ordering", "results")
 MODULES = (*PLUGINS, "waiting", "virtual_time")
 _CONFTEST = f"pytest_plugins = {tuple(f'tests.{name}' for name in PLUGINS)}\n"
-_SETTINGS = '[tool.pytest.ini_options]\npythonpath = ["."]\naddopts = ["-q", "--import-mode=importlib"]\n'
+_SETTINGS = (
+    '[tool.pytest.ini_options]\npythonpath = ["."]\naddopts = ["-q", "--import-mode=importlib"]\nleak_limit = "0.2"\n'
+)
 
 
 class ScratchSuite:

@@ -27,7 +27,7 @@ TWO_TESTS = "import os\ndef test_first():\n    os.environ['LEFT'] = '1'\ndef tes
 
 def test_what_a_file_leaves_behind_is_an_error_that_names_it(tmp_path: Path) -> None:
     files = {f"test_{place}.py": source for place, source in enumerate(LEAKS.values())}
-    done = ScratchSuite(tmp_path, files, rings='process = ["."]').run("-o", "leak_limit=0.2")
+    done = ScratchSuite(tmp_path, files, rings='process = ["."]').run()
     assert f"{len(LEAKS)} passed, {len(LEAKS)} errors" in done.stdout
     for place, what in enumerate(LEAKS):
         assert re.search(rf"tests/test_{place}\.py leaves behind:\n  {what}", done.stdout), what
@@ -35,10 +35,10 @@ def test_what_a_file_leaves_behind_is_an_error_that_names_it(tmp_path: Path) -> 
 
 def test_each_test_can_be_looked_at(tmp_path: Path) -> None:
     suite = ScratchSuite(tmp_path, {"test_a.py": TWO_TESTS})
-    assert "tests/test_a.py::test_first leaves behind:" in suite.run("--leaks", "-o", "leak_limit=0.2").stdout
+    assert "tests/test_a.py::test_first leaves behind:" in suite.run("--leaks").stdout
 
 
 def test_what_is_put_back_in_time_is_no_leak(tmp_path: Path) -> None:
     source = "from threading import Timer\ndef test_it():\n    Timer(0.3, id, (1,)).start()\n"
-    done = ScratchSuite(tmp_path, {"test_a.py": source}, rings='socket = ["."]').run()
+    done = ScratchSuite(tmp_path, {"test_a.py": source}, rings='socket = ["."]').run("-o", "leak_limit=60")
     assert done.returncode == 0, done.stdout

@@ -95,7 +95,7 @@ def run_scratch(suite: ScratchSuite, monkeypatch: pytest.MonkeyPatch) -> TestRes
     """Run a scratch suite as `make test` does; its failed test."""
     monkeypatch.setattr(run_tests, "ROOT", suite.directory)
     path = suite.directory / "results.json"
-    suite.run(*pytest_command("-n", "0", "-o", "leak_limit=0.1", results=path)[3:])
+    suite.run(*pytest_command("-n", "0", results=path)[3:])
     (failed,) = read_results(path).of(FAILED)
     return failed
 
