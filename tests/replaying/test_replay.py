@@ -9,7 +9,6 @@ import pytest
 
 from tools import replay
 from tools.replaying.journey import Difference
-from tools.replaying.recordings import found_in
 
 GOOD = {
     "id": "msg_1",
@@ -52,13 +51,6 @@ def test_what_differs_is_shown(
 def test_unknown_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit):
         _run(monkeypatch, str(tmp_path), "--show", "colours")
-
-
-def test_several_processes_tell_the_same(tmp_path: Path) -> None:
-    (tmp_path / "good.json").write_text(json.dumps(GOOD))
-    (tmp_path / "bad.json").write_text(json.dumps({"choices": [{"index": 0, "message": 1}]}))
-    found = list(found_in(tmp_path))
-    assert replay.replayed(found, 2).table == replay.replayed(found).table
 
 
 def test_shown_begins_where_the_sides_part() -> None:

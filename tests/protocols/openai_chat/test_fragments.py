@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 
 from dragoman.model.events import Failed
@@ -13,6 +11,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text, Thinking, ToolCall
 from dragoman.model.response import Response
 from dragoman.model.tools import FunctionTool
+from tests.laws.growth import assert_copies_little, counting_work
 from tests.protocols.openai_chat.room import C, ask, chunk, heard, losses
 
 F, G = FunctionTool(name="f"), FunctionTool(name="g")
@@ -508,13 +507,18 @@ def test_item_7_free_text_said_again_after_its_end_is_nothing() -> None:
 
 
 def test_item_7_many_short_pieces_after_a_long_value_cost_little() -> None:
-    long = '{"x":"' + "a" * 1_000_000 + '"}'
-    short = [said(0, arguments="}")] * 3000
-    chunks = stream(said(0, "a", name="f", arguments=long), said(1, "b", name="g", arguments='{"y":"'), *short)
-    start = perf_counter()
-    found = calls([*chunks[:-1], chunk({"tool_calls": [said(1, arguments='"}')]}), chunks[-1]])
-    assert perf_counter() - start < 5
-    assert found == [("a", "f", long), ("b", "g", '{"y":"' + "}" * 3000 + '"}')]
+    long = '{"x":"' + "a" * 200_000 + '"}'
+
+    def tell(pieces: bytes) -> int:
+        short = [said(0, arguments=chr(letter)) for letter in pieces]
+        chunks = stream(said(0, "a", name="f", arguments=long), said(1, "b", name="g", arguments='{"y":"'), *short)
+        found = calls([*chunks[:-1], chunk({"tool_calls": [said(1, arguments='"}')]}), chunks[-1]])
+        assert found == [("a", "f", long), ("b", "g", '{"y":"' + pieces.decode() + '"}')]
+        return len(long) + len(pieces)
+
+    assert_copies_little(tell, b"}" * 50, b"}" * 100)
+    with counting_work() as counter:
+        counter.assert_linear(tell, [b"}" * count for count in (50, 100, 200)])
 
 
 def test_item_9_a_fragment_with_both_members_is_the_one_that_is_filled() -> None:
