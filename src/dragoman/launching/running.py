@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -128,11 +129,36 @@ class Run:
 
 def _waited(pid: int) -> int:
     """Wait for a child; stop when it is stopped, so that whoever watches this process notices, and go on with it."""
-    while True:
-        _, status = os.waitpid(pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            return os.waitstatus_to_exitcode(status)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        # Here again: whoever continued us alone meant the client.
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    with _signal_pipe() as pipe:
+        while True:
+            ended, status = os.waitpid(pid, os.WUNTRACED | os.WNOHANG)
+            if not ended:
+                select.select([pipe], (), ())
+                os.read(pipe, 4096)
+            elif not os.WIFSTOPPED(status):
+                return os.waitstatus_to_exitcode(status)
+            else:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                # Here again: whoever continued us alone meant the client.
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def _signal_pipe() -> Iterator[int]:
+    """A pipe that gets a byte for every signal, those of children included.
+
+    The kernel may give a signal to any thread. Only a system call of that thread is interrupted: a main thread that
+    blocks in `waitpid` would run the handlers when the client has ended, and SIGTERM would never reach the client.
+    """
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    handler = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    wakeup = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    try:
+        yield ours
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, handler)
+        os.close(ours)
+        os.close(theirs)
