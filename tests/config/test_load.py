@@ -380,8 +380,6 @@ def test_a_path_is_taken_from_where_the_file_is_and_not_from_where_one_happens_t
 def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Google's library opens a socket when it is imported, to see whether there is IPv6.
-    monkeypatch.setattr("dragoman.providers.vertex.require_google", lambda provider: None)
     (tmp_path / "checkout").mkdir()
     monkeypatch.chdir(tmp_path / "checkout")
     file = tmp_path / "dragoman.toml"
