@@ -18,7 +18,6 @@ from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD, Tokens
 from dragoman.prices.cost import price
 
-CASES = 12_000
 BOOK = Book()
 FIRST, LAST = datetime(2024, 6, 1, tzinfo=UTC), datetime(2027, 3, 1, tzinfo=UTC)
 TIERS_SINCE = datetime(2026, 10, 10, tzinfo=UTC)
@@ -173,10 +172,11 @@ def check_classes(facts: ModelFacts, tokens: Tokens, tier: str, prices: types.Mo
     return cost.total, off
 
 
-def test_the_table_agrees_with_the_package_on_random_requests() -> None:
+@pytest.mark.parametrize("cases", [3_000, pytest.param(12_000, marks=pytest.mark.nightly)])
+def test_the_table_agrees_with_the_package_on_random_requests(cases: int) -> None:
     dice = random.Random(25)
     seen: Counter[str] = Counter()
-    while seen["priced"] < CASES:
+    while seen["priced"] < cases:
         provider_id, name = a_name(dice)
         moment = a_moment(dice)
         tokens, tier = some_tokens(dice), dice.choice((STANDARD, *TIERS))
@@ -217,8 +217,8 @@ def test_the_table_agrees_with_the_package_on_random_requests() -> None:
             seen["whole"] += 1
         seen["priced"] += 1
         seen[f"tier {tier}"] += 1
-    assert min(seen[f"tier {tier}"] for tier in TIERS) > 50
-    assert seen["unknown"] > 100 and seen["without a price"] > 100 and seen["whole"] > 1000
+    assert min(seen[f"tier {tier}"] for tier in TIERS) > 20
+    assert seen["unknown"] > 50 and seen["without a price"] > 50 and seen["whole"] > cases // 12
 
 
 def test_176_models_without_a_price_are_unknown_and_not_free() -> None:
