@@ -27,17 +27,28 @@ _ends = re.compile(r"[.!?]$").search
 # What a paragraph may end with: the end of a sentence, perhaps of one in brackets or with a link, or a colon.
 _closes = re.compile(r"""[.:!?)*`|>”"]$""").search
 _NO_PROSE = ("|", "#", "-", "*", ">", "<", "Status:", "    ")
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+# Names that a sentence may begin with.
+_NAMES = ("aider", "systemd", "nginx")
+# The reference of the protocols is written as notes.
+_PROSE = [page for page in PAGES if page.parent.name != "protocols"]
+each_page = pytest.mark.parametrize("page", _PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def paragraphs(text: str) -> Iterator[tuple[list[str], str, str]]:
-    """The paragraphs of prose in a page, as lines, each with the first characters of what is before and behind it."""
+    """The paragraphs of prose in a page, as lines, each with what it goes on from and what goes on from it."""
     blocks = [block.strip("\n") for block in re.split(r"\n\s*\n", _FENCED.sub("\n```\n\n", text))]
     blocks = [block for block in blocks if block.strip()]
     for before, block, behind in zip(["", *blocks], blocks, [*blocks[1:], ""], strict=False):
         if not block.startswith(_NO_PROSE) and not re.match(r"\d+\. ", block) and block != "```":
             lines = block.splitlines()
-            yield [line for line in lines if line != "```"], before[-3:], "```" if lines[-1] == "```" else behind[:3]
+            # Prose may go on behind code, and behind a list that is a part of its sentence.
+            goes_on = before.endswith("```") or before.startswith("-")
+            shown = "```" if lines[-1] == "```" else behind[:3]
+            yield [line for line in lines if line != "```"], "```" if goes_on else "", shown
+
+
+def _goes_on(line: str) -> bool:
+    return line[0].islower() and not line.startswith(_NAMES)
 
 
 def repeated_runs(text: str) -> list[str]:
@@ -60,11 +71,11 @@ def cut_sentences(text: str) -> list[str]:
     found = []
     for lines, before, behind in paragraphs(text):
         for line, following in pairwise(lines):
-            if _ends(line) and re.match(r"[a-z]", following):
+            if _ends(line) and _goes_on(following):
                 found.append(f"{line[-40:]} | {following[:40]}")
         if behind != "```" and behind[:1] not in ("-", "|") and not _closes(lines[-1].rstrip()):
             found.append(f"{lines[-1][-60:]} | (nothing)")
-        if lines[0][0].islower() and before != "```":
+        if before != "```" and _goes_on(lines[0]):
             found.append(f"(nothing) | {lines[0][:60]}")
     return found
 

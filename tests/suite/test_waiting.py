@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests import waiting
 from tests.waiting import reporting_state, wait_until, wait_until_async
 
 
@@ -23,7 +24,9 @@ def test_a_loop_goes_on_meanwhile() -> None:
     assert asyncio.run(dialogue()) == 7
 
 
-def test_giving_up_describes_all_that_runs_and_nothing_that_ended() -> None:
+def test_giving_up_describes_all_that_runs_and_nothing_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the session holds runs as well.
+    monkeypatch.setattr(waiting, "_reports", {})
     with reporting_state(lambda: "an old gateway"):
         pass
     with reporting_state(lambda: "gateway 1\nworkers 2"), reporting_state(lambda: "provider: 3 requests"):

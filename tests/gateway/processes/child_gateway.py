@@ -42,6 +42,8 @@ class ChildGateway:
             stderr=subprocess.PIPE,
             cwd=directory,
             env=script_environment(directory),
+            # SIGTSTP stops no process of an orphaned group, which that of the tests is if nobody waits for them.
+            process_group=0,
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None

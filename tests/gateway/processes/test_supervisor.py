@@ -17,7 +17,7 @@ from dragoman.config.settings import Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.processes.supervisor import check_store, raise_file_limit
 from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
-from tests.server.workers import running_workers
+from tests.server.workers import children, running_workers
 from tests.waiting import LIMIT, wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
@@ -78,7 +78,7 @@ def _replace_by_one_that_hangs(gateway: ChildGateway, directory: Path) -> tuple[
     (directory / "hang").touch()
     os.kill(second, signal.SIGKILL)
     gateway.log.wait("a worker died and is started anew")
-    (new,) = running_workers(gateway.pid, 2, without={second}) - before
+    (new,) = wait_until(lambda: children(gateway.pid) - before, "a worker is started for the one that died")
     wait_until(lambda: state_of(new) == "T", "the new worker hangs")
     return first, new
 
