@@ -258,7 +258,7 @@ def envelopes(size: int) -> Iterator[Shape]:
     head = json.dumps({"model": model})[:-1].encode()
 
     def bomb(layers: int) -> bytes:
-        data = plain + b" " * (24 * 1024 * 1024)
+        data = plain + b" " * (8 * 1024 * 1024)
         for _ in range(layers):
             data = gzip.compress(data)
         return data
