@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What takes long is followed on a terminal; elsewhere, as in CI, nobody wants to read it.
-FOLLOWED := $$(test -t 1 || echo -q)
+FOLLOWED := $$(test -t 1 || echo -qq)
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'
 ARGUMENTS ?=

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from re import _constants as codes  # type: ignore[attr-defined]  # the only reader of patterns is private
-from re import _parser as parser  # type: ignore[attr-defined]  # the same
+from importlib import import_module
+
+# The only reader of patterns is private, and has no types.
+codes, parser = import_module("re._constants"), import_module("re._parser")
 
 # A repeat of up to so many is bounded.
 _BOUNDED = 1000
