@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tests.cli.machine import SECRET, clean, put_trusted
 from tests.cli.screens import on_screen
 from tests.gateway.harness import Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
+from tests.ports import free_port
 
 HEADINGS = ["NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES"]
 SCREEN = Screen(terminal=True)
@@ -27,13 +27,6 @@ LONG = "a-box/a-name-that-is-longer-than-what-is-left-of-a-line-and-goes-on-belo
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
     configure(free_port())
-
-
-def free_port() -> int:
-    """A port where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def configure(port: int, more: str = "") -> None:

@@ -15,8 +15,8 @@ import pytest
 from dragoman.launching.gateway import greeting_of
 from tests.cli.machine import SECRET
 from tests.cli.screens import Seen, on_screen, piped, process_on_screen
-from tests.cli.test_models import free_port
 from tests.gateway.harness import running
+from tests.ports import free_port
 from tests.server.process import Process
 from tests.services.fake_init import FakeInit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +13,7 @@ from dragoman.gateway import route_check
 from dragoman.gateway.kept_checks import KEPT
 from dragoman.http.address import Origin
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
+from tests.ports import CLOSED_PORT
 
 KEY = "sesame-open-the-gate"
 BODY = {"model": "any", "messages": [{"role": "user", "content": "Hello."}]}
@@ -52,15 +52,8 @@ def test_echo_is_always_there() -> None:
         assert checks(house, "echo/text") == [("echo/text", True, "")]
 
 
-def closed_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
-
-
 def test_a_provider_that_is_down_is_told_with_its_name_address_and_the_next_step() -> None:
-    port = closed_port()
+    port = CLOSED_PORT
     with running((), lambda _: settings_for(port)) as house:
         ((target, able, words),) = checks(house, "chat/served")
     assert (target, able) == ("chat/served", False)
@@ -121,7 +114,7 @@ AWAY = Origin("https", "api.example.com", 443)
 
 
 def test_addresses_are_told_to_who_started_the_gateway_and_not_to_every_key() -> None:
-    port = closed_port()
+    port = CLOSED_PORT
     started = Key(name=COMMAND_LINE_KEY, digest=digest_of("started-it-for-myself"), owner=b"")
 
     def settings(_: int) -> Settings:

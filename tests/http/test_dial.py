@@ -32,6 +32,7 @@ from dragoman.http.client import Client
 from dragoman.http.flight import Call
 from dragoman.http.proxy import Proxy
 from tests.http.scripted import answering, closing, hear, provider, run
+from tests.ports import CLOSED_PORT
 from tests.waiting import wait_until_async
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -227,17 +228,10 @@ def test_a_server_that_hangs_up_during_the_handshake_is_unreachable(loop: str) -
 # Names and addresses
 
 
-def free_port() -> int:
-    with socket.socket() as end:
-        end.bind(("127.0.0.1", 0))
-        port: int = end.getsockname()[1]
-        return port
-
-
 @both_loops
 def test_a_port_where_nobody_listens_is_told_in_plain_words(loop: str) -> None:
     async def test() -> None:
-        url = f"http://127.0.0.1:{free_port()}/"
+        url = f"http://127.0.0.1:{CLOSED_PORT}/"
         await refused(make_client(), url, Unreachable, "the provider refused the connection")
 
     run(test, loop)
@@ -318,7 +312,7 @@ def lead_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
 def test_addresses_are_tried_in_turn(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with provider(answering(HELLO)) as server:
-            lead_to(monkeypatch, free_port(), free_port(), server.port)
+            lead_to(monkeypatch, CLOSED_PORT, CLOSED_PORT, server.port)
             client = make_client()
             assert await fetch(client, "http://provider.test/") == b"hello"
             await client.close()
@@ -329,7 +323,7 @@ def test_addresses_are_tried_in_turn(loop: str, monkeypatch: pytest.MonkeyPatch)
 @both_loops
 def test_the_last_address_to_fail_gives_the_words(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        lead_to(monkeypatch, free_port(), free_port())
+        lead_to(monkeypatch, CLOSED_PORT, CLOSED_PORT)
         await refused(make_client(), "http://provider.test/", Unreachable, "the provider refused the connection")
 
     run(test, loop)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from dragoman.providers import catalogue as catalogue_module
+from tests.ports import free_port
 from tests.server.process import clean_environment
 
 USUAL = {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}
@@ -20,13 +20,6 @@ module._FILE = Path({file!r})
 # Seconds that a server has to answer in: those of tests always answer, and the machine may be busy.
 local_servers.models_at.__defaults__ = (60.0,)
 """
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def moved_catalogue(folder: Path, ports: Mapping[str, int]) -> Path:

@@ -17,6 +17,7 @@ import pytest
 
 from dragoman.config.keys import hash_text, new_key
 from tests.cli.machine import put_trusted
+from tests.ports import free_port
 from tests.server.process import PATIENCE, Process, clean_environment
 
 TOKEN = "ghp_0123456789abcdef-of-mine"
@@ -102,14 +103,6 @@ def put_program(place: Path, text: str) -> None:
     """A file that can be run."""
     place.write_text(text)
     place.chmod(0o755)
-
-
-def unused_port() -> int:
-    """A port that nobody listens on: the usual one may be in use by a gateway of this user."""
-    with socket.socket() as end:
-        end.bind(("127.0.0.1", 0))
-        port: int = end.getsockname()[1]
-    return port
 
 
 def environment(checkout: Path, **more: str) -> dict[str, str]:
@@ -225,7 +218,7 @@ def test_item_3_modules_and_programs_of_a_checkout_are_not_run(checkout: Path, w
 
 
 def test_item_9_a_gateway_that_is_launched_has_a_key_that_nobody_else_knows(checkout: Path) -> None:
-    put_trusted(checkout, f"[server]\nport = {unused_port()}\n", environment(checkout))
+    put_trusted(checkout, f"[server]\nport = {free_port()}\n", environment(checkout))
     keys = set()
     for _ in range(2):
         status, out, err = run(checkout, "launch", "claude")
@@ -241,7 +234,7 @@ def test_item_9_a_gateway_that_is_launched_has_a_key_that_nobody_else_knows(chec
 
 @pytest.mark.parametrize("given", [True, False], ids=["the user's", "a new one"])
 def test_item_9_a_key_of_the_user_is_used_where_the_configuration_knows_it(checkout: Path, given: bool) -> None:
-    text = f'[server]\nport = {unused_port()}\n[keys.me]\nhash = "{hash_text(KEY)}"\n'
+    text = f'[server]\nport = {free_port()}\n[keys.me]\nhash = "{hash_text(KEY)}"\n'
     put_trusted(checkout, text, environment(checkout))
     environ = environment(checkout, **({"DRAGOMAN_KEY": KEY} if given else {}))
     status, out, err = run(checkout, "launch", "claude", environ=environ)
