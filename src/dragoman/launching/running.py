@@ -139,7 +139,7 @@ def _waited(pid: int) -> int:
                 return os.waitstatus_to_exitcode(status)
             else:
                 os.kill(os.getpid(), signal.SIGSTOP)
-                # Here again: whoever continued us alone meant the client.
+                # The shell continued this process alone: it meant the client, too.
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
