@@ -19,6 +19,7 @@ pytest_plugins = (
     "tests.isolation",
     "tests.ordering",
     "tests.results",
+    "tests.reports",
     "tests.clients.matrix",
 )
 
@@ -52,6 +53,7 @@ _SLOW = (HealthCheck.too_slow,)
 settings.register_profile(
     "test", derandomize=True, deadline=None, max_examples=20, print_blob=True, suppress_health_check=_SLOW
 )
+settings.register_profile("quick", settings.get_profile("test"), max_examples=5)
 settings.register_profile("nightly", deadline=None, max_examples=500, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
@@ -65,3 +67,5 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        # Tests make much garbage that is no cycle.
+        gc.set_threshold(20_000, 20, 20)

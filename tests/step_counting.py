@@ -2,48 +2,60 @@
 
     assert_linear(lambda n: lambda: decode(document_of(n)), 500)
 
-A step is one bytecode instruction of the interpreter, or the end of a call. The same input always takes the same number
-of steps, however busy the machine is. Work inside of C functions is one step, whatever it costs: where that is the
-subject, the test counts calls or bytes with a counter of its own.
+A step is one line that the interpreter executes, a turn of a loop on the same line, or the end of a call. The same
+input always takes the same number of steps, however busy the machine is. Work inside of C functions is no step, whatever
+it costs: where that is the subject, the test counts calls or bytes with a counter of its own.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
+from math import inf
 from types import FrameType
 
 _Trace = Callable[[FrameType, str, object], "_Trace"]
 
 
-class StepCounter:
-    """Counts the instructions that this thread executes while it is active; it may be entered again."""
+class TooManySteps(BaseException):
+    """A computation went on beyond its limit; no code under test catches this."""
 
-    def __init__(self) -> None:
+
+class StepCounter:
+    """Counts the steps that this thread executes while it is active; it may be entered again.
+
+    With a limit, a computation without end fails instead of holding up the tests.
+    """
+
+    def __init__(self, limit: float = inf) -> None:
         self.steps = 0
+        self._limit = limit
         self._counted: Callable[[], int] = lambda: 0
 
     def __enter__(self) -> StepCounter:
         self._outer = sys.gettrace()
-        steps = 0
+        steps, limit = 0, self._limit
 
         # Runs for every step of the work: a local variable is counted twice as fast as an attribute.
         def step(frame: FrameType, event: str, argument: object) -> _Trace:
             nonlocal steps
             steps += 1
-            return step
-
-        def enter_frame(frame: FrameType, event: str, argument: object) -> _Trace:
-            frame.f_trace_lines = False
-            frame.f_trace_opcodes = True
+            if steps > limit:
+                raise TooManySteps(f"more than {limit} steps, in {frame.f_code.co_qualname}")
             return step
 
         self._counted = lambda: steps
-        sys.settrace(enter_frame)
+        # Whoever listens to the garbage collector would be counted, whenever it happens to run.
+        self._collects = gc.isenabled()
+        gc.disable()
+        sys.settrace(step)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._outer)
+        if self._collects:
+            gc.enable()
         self.steps += self._counted()
 
 

@@ -16,8 +16,6 @@ from tests.byte_counting import ByteCounter
 from tests.laws.json_counting import counting_json
 from tests.step_counting import StepCounter
 
-Trace = Callable[[FrameType, str, object], "Trace"]
-
 # A share of the work and a number of steps by which growth may exceed a line: tables that are filled once.
 _SLACK, _FEW = 0.1, 1_000
 # How often each byte that comes in or goes out may be read from JSON or written to it, and bytes beside them.
@@ -110,32 +108,3 @@ def _copied(work: Callable[[bytes], int], body: bytes) -> tuple[int, int]:
         sys.settrace(outer)
         tracemalloc.stop()
     return copied, made
-
-
-class TooManySteps(BaseException):
-    """A computation went on beyond its limit; no code under test catches this."""
-
-
-@contextmanager
-def limited_steps(limit: int) -> Iterator[None]:
-    """End what this block runs after so many steps: a computation without end fails instead of holding up the tests."""
-    outer = sys.gettrace()
-    steps = 0
-
-    def step(frame: FrameType, event: str, argument: object) -> Trace:
-        nonlocal steps
-        steps += 1
-        if steps > limit:
-            raise TooManySteps(f"more than {limit} steps, in {frame.f_code.co_qualname}")
-        return step
-
-    def enter_frame(frame: FrameType, event: str, argument: object) -> Trace:
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
-        return step
-
-    sys.settrace(enter_frame)
-    try:
-        yield
-    finally:
-        sys.settrace(outer)

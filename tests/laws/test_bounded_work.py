@@ -27,8 +27,8 @@ from tests.step_counting import StepCounter
 
 # Bytes that a client may send without being noticed by others.
 SIZE = 100_000
-# Of one callback. The interpreter takes 5,000,000 instructions in about 50 ms, msgspec reads 1 MB in about 5 ms.
-MAX_STEPS = 5_000_000
+# Of one callback. The interpreter takes 1,000,000 lines in about 50 ms, msgspec reads 1 MB in about 5 ms.
+MAX_STEPS = 1_000_000
 MAX_BYTES = 12 * SIZE
 MODELS = {protocol: f"{NAMES[protocol]}/served" for protocol in PROTOCOLS}
 

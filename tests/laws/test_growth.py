@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.wire import json
-from tests.laws.growth import TooManySteps, WorkCounter, assert_copies_little, counting_work, limited_steps
+from tests.laws.growth import WorkCounter, assert_copies_little, counting_work
+from tests.step_counting import StepCounter, TooManySteps
 
 INPUTS = [b"[" + b"0," * count + b"0]" for count in (100, 200, 400)]
 
@@ -70,5 +71,5 @@ def test_copies_of_what_was_gathered_are_seen() -> None:
 
 
 def test_work_without_end_is_ended() -> None:
-    with pytest.raises(TooManySteps, match="more than 1000 steps, in endless"), limited_steps(1000):
+    with pytest.raises(TooManySteps, match="more than 1000 steps, in endless"), StepCounter(limit=1000):
         endless(b"")

@@ -22,9 +22,10 @@ from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.spans import elements_of, object_members
 from dragoman.wire.sse import SseReader
 from tests.laws.floods import FLOODS, NOISE, Flood
-from tests.laws.growth import WorkCounter, assert_copies_little, counting_work, limited_steps
+from tests.laws.growth import WorkCounter, assert_copies_little, counting_work
 from tests.laws.journey import question
 from tests.laws.strategies import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from tests.step_counting import StepCounter
 
 # Numbers of repeated things.
 COUNTS = (30, 60, 120)
@@ -195,7 +196,7 @@ def test_spans_take_steps_by_their_length(counter: WorkCounter, body: Callable[[
 
 
 # Streams of a few kilobytes: steps for each byte and beside them, and bytes of memory, that none of them reaches.
-MAX_STEPS, MAX_STEPS_BESIDE, MAX_MEMORY = 2_000, 500_000, 8 * 1024 * 1024
+MAX_STEPS, MAX_STEPS_BESIDE, MAX_MEMORY = 400, 100_000, 8 * 1024 * 1024
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.nightly)])
@@ -207,7 +208,7 @@ def test_mutated_streams_end_within_a_limit_of_steps_and_memory(provider: str, r
             for _ in range(rounds):
                 size = chance.choice([1, 2, 7, 100, WHOLE])
                 stream = mutated(chance, provider)
-                with limited_steps(MAX_STEPS * len(stream) + MAX_STEPS_BESIDE):
+                with StepCounter(limit=MAX_STEPS * len(stream) + MAX_STEPS_BESIDE):
                     told(provider, client, stream, size=size, lane=lane)
                 assert _peak(partial(told, provider, client, stream, size=size, lane=lane)) < MAX_MEMORY
 

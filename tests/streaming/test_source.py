@@ -108,7 +108,7 @@ def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, 
         translator.feed(before)
         with StepCounter() as counter:
             out = translator.feed(flood)
-        # To read every one of them takes dozens of steps for each.
+        # To read every one of them takes several steps for each.
         assert counter.steps < count
         assert out == (flood if source == target and not collect else b"")
 
