@@ -74,7 +74,7 @@ test: $(STAMP) $(WITH_CLIENTS) ## everything, as CI runs it: format, lint, types
 	@$(BIN)/python -m tools.run_tests $(if $(WITH_CLIENTS),,-- --ignore=tests/clients)
 
 quick: $(STAMP) ## the pure ring, in about a minute: no socket, no process, no sleep; few examples
-	@HYPOTHESIS_PROFILE=quick $(PYTEST) --ring pure
+	@$(BIN)/python -m tools.quick_tests
 
 nightly: $(STAMP) $(WITH_CLIENTS) ## all tests in random order with 500 examples each, kill tests and soak; then attacks
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) --nightly --random-order new

@@ -20,6 +20,7 @@ pytest_plugins = (
     "tests.ordering",
     "tests.results",
     "tests.reports",
+    "tests.sharing",
     "tests.clients.matrix",
 )
 

@@ -135,6 +135,8 @@ def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
         if found:
             # Descriptors and threads of objects in cycles end when the collector finds them.
             gc.collect()
+            # What is left, types of modules above all, is not looked at again: the next time is short.
+            gc.freeze()
             found = leaks(before, snapshot())
         return not found
 
@@ -145,8 +147,10 @@ def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
         pytest.fail(f"{node.nodeid} leaves behind:\n  {shown}", pytrace=False)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have uvloop open the pipe now that it opens once in each process and never closes."""
+    if config.option.leaks:
+        config.pluginmanager.register(_EachTest(), "dragoman-leaks")
     with suppress(ImportError):
         import uvloop
 
@@ -166,11 +170,9 @@ def _no_leaks_of_a_file(request: pytest.FixtureRequest) -> Iterator[None]:
     _check(before, request.node)
 
 
-@pytest.fixture(autouse=True)
-def _no_leaks_of_a_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not request.config.option.leaks:
+class _EachTest:
+    @pytest.fixture(autouse=True)
+    def _no_leaks_of_a_test(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        before = snapshot()
         yield
-        return
-    before = snapshot()
-    yield
-    _check(before, request.node)
+        _check(before, request.node)

@@ -108,7 +108,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _ring_of_item(item: pytest.Item) -> str:
-    return ring_of(_below_tests(item.path))
+    return _ring_of_file(item.path)
+
+
+@cache
+def _ring_of_file(path: Path) -> str:
+    return ring_of(_below_tests(path))
 
 
 def _below_tests(path: Path) -> PurePosixPath:

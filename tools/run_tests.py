@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def pytest_command(*more: str, results: Path = RESULTS) -> list[str]:
     """pytest with the results written to a file."""
-    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--results", str(results), *more]
+    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--results={results}", *more]
 
 
 def judge(results: Results, status: int, output: str, is_stable: Callable[[TestResult], bool]) -> str:

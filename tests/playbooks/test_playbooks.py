@@ -73,7 +73,7 @@ def test_nothing_of_an_exchange_is_left_however_it_failed(tmp_path: Path) -> Non
         folder.mkdir()
         run(played(SCENES[name], folder), START)
     gc.collect()
-    assert [found for found in gc.get_objects() if isinstance(found, Driver | HttpFlight)] == []
+    assert [found for found in gc.get_objects() if type(found) in (Driver, HttpFlight)] == []
 
 
 def test_every_recording_is_of_a_dialogue() -> None:
