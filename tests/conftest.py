@@ -54,7 +54,7 @@ _SLOW = (HealthCheck.too_slow,)
 settings.register_profile(
     "test", derandomize=True, deadline=None, max_examples=20, print_blob=True, suppress_health_check=_SLOW
 )
-settings.register_profile("quick", settings.get_profile("test"), max_examples=5)
+settings.register_profile("quick", settings.get_profile("test"), max_examples=4)
 settings.register_profile("nightly", deadline=None, max_examples=500, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 

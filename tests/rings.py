@@ -40,6 +40,7 @@ _FROM = {NETWORK: SOCKET, SLEPT: SOCKET, THREAD: SOCKET, STARTED: PROCESS}
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"})
 # Threads of playbooks, for which virtual time waits: the store's, and those of the loop's executor.
 _AWAITED_THREADS = ("store", "virtual")
+_AUDITED = _STARTS | {"socket.__new__"}
 _INTERNET = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
@@ -140,12 +141,13 @@ _uses = _Uses()
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _uses.watching:
+    # Called for every file that is opened and every module that is imported.
+    if event not in _AUDITED or not _uses.watching:
         return
     if event == "socket.__new__":
         if arguments[1] in _INTERNET and not _is_probe_of_an_import():
             _uses.note(NETWORK, _caller())
-    elif event in _STARTS:
+    else:
         _uses.note(STARTED, _caller())
 
 

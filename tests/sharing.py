@@ -2,13 +2,13 @@
 
     pytest --claims DIRECTORY & pytest --claims DIRECTORY
 
-A file of tests belongs to the process that makes a file of its name in the directory first. `make quick` runs so: unlike
-with pytest-xdist, nothing is sent from process to process, which for short tests takes longer than to run them.
+A file of tests belongs to the process that makes a file of its name in the directory first. `make quick` runs so:
+unlike with pytest-xdist nothing is sent from process to process, which for short tests takes longer than to run them.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ class _Claims:
         for file, tests in groupby(session.items, key=lambda item: item.nodeid.partition("::")[0]):
             if self._claim(file):
                 own = [*tests, None]
-                for test, following in zip(own, own[1:], strict=False):
+                for test, following in pairwise(own):
                     assert test is not None
                     test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
                     if session.shouldstop:

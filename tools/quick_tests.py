@@ -34,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     claims.mkdir(parents=True)
     ways = [LOGS / f"{number}" for number in range(1, len(os.sched_getaffinity(0)) + 1)]
     running = [_start(way, "--ring", "pure", f"--claims={claims}", *NO_WATCH, *options.pytest) for way in ways]
-    statuses = [process.wait() for process in running]
+    try:
+        statuses = [process.wait() for process in running]
+    except KeyboardInterrupt:
+        # They were interrupted as well.
+        for process in running:
+            process.wait()
+        return 130
     results = Results()
     for way, status in zip(ways, statuses, strict=True):
         if status not in (0, 1) or not _results(way).exists():

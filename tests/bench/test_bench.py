@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 from anthropic.types import Message, RawMessageStreamEvent
@@ -27,17 +28,14 @@ from bench.workloads import CHAT, MESSAGES, MODELS, PROTOCOLS, RESPONSES, SCALES
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, translate_request, translate_response
 
-REQUEST_TYPES: dict[str, object] = {
+REQUEST_TYPES = {
     MESSAGES: MessageCreateParamsStreaming,
     CHAT: CompletionCreateParamsStreaming,
     RESPONSES: ResponseCreateParamsStreaming,
 }
-ANSWER_TYPES: dict[str, object] = {MESSAGES: Message, CHAT: ChatCompletion, RESPONSES: Response}
-EVENT_TYPES: dict[str, object] = {
-    MESSAGES: RawMessageStreamEvent,
-    CHAT: ChatCompletionChunk,
-    RESPONSES: ResponseStreamEvent,
-}
+ANSWER_TYPES = {MESSAGES: Message, CHAT: ChatCompletion, RESPONSES: Response}
+EVENT_TYPES = {MESSAGES: RawMessageStreamEvent, CHAT: ChatCompletionChunk, RESPONSES: ResponseStreamEvent}
+TYPES: dict[str, dict[str, Any]] = {"request": REQUEST_TYPES, "answer": ANSWER_TYPES, "event": EVENT_TYPES}
 SIZES = {"small": 2_000, "agent": 300_000, "large": 2_000_000}
 # Made of many small messages, whose frame weighs differently in each dialect.
 HISTORY = {MESSAGES: 1_500_000, CHAT: 1_130_000, RESPONSES: 1_640_000}
@@ -54,14 +52,10 @@ REQUEST_LOSSES = {
 }
 
 
-def adapter(types: Mapping[str, object], protocol: str) -> TypeAdapter[object]:
-    return _adapter(types[protocol])
-
-
 @cache
-def _adapter(type_: object) -> TypeAdapter[object]:
+def adapter(kind: str, protocol: str) -> TypeAdapter[object]:
     # Making one takes half a second, which nobody who only collects the tests should wait for.
-    return TypeAdapter(type_)
+    return TypeAdapter(TYPES[kind][protocol])
 
 
 def features(losses: Iterable[LossLine]) -> set[str]:
@@ -86,7 +80,7 @@ def test_a_request_has_the_promised_size(workload: str, protocol: str) -> None:
 @pytest.mark.parametrize(("workload", "protocol"), list(product(SCALES, PROTOCOLS)))
 def test_a_request_is_legal_in_its_own_dialect(workload: str, protocol: str) -> None:
     said = json.decode(request(workload, protocol))
-    understood = exhausted(adapter(REQUEST_TYPES, protocol).validate_python(said))
+    understood = exhausted(adapter("request", protocol).validate_python(said))
     assert isinstance(understood, dict)
     assert understood.keys() == said.keys()
 
@@ -100,7 +94,7 @@ def test_the_agent_has_100_messages_40_tools_and_a_long_prompt() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_answer_is_legal_and_holds_what_4_kb_hold(protocol: str) -> None:
-    adapter(ANSWER_TYPES, protocol).validate_json(answer(protocol))
+    adapter("answer", protocol).validate_json(answer(protocol))
     # Responses repeats the question in its answer.
     assert 3_300 <= len(answer(protocol)) <= 6_500
 
@@ -113,7 +107,7 @@ def test_a_stream_has_200_legal_frames(stream: str, protocol: str) -> None:
         data = frame.split(b"data: ", 1)[1]
         # The types know neither the terminator nor pings: the SDKs pass over both.
         if data != b"[DONE]\n\n" and not frame.startswith(b"event: ping\n"):
-            adapter(EVENT_TYPES, protocol).validate_json(data)
+            adapter("event", protocol).validate_json(data)
 
 
 @pytest.mark.parametrize("workload", SCALES)
@@ -128,7 +122,7 @@ def test_a_request_loses_only_what_must_be_lost(workload: str, source: str, targ
 @pytest.mark.parametrize(("source", "target"), DIRECTIONS)
 def test_a_replay_gives_the_provider_its_reasoning_back(source: str, target: str) -> None:
     body = replayed(source, target)
-    exhausted(adapter(REQUEST_TYPES, source).validate_python(json.decode(body)))
+    exhausted(adapter("request", source).validate_python(json.decode(body)))
     translated = translate_request(body, source=source, target=target, model=MODELS[target])
     allowed = REQUEST_LOSSES.get((source, target), set()) - {"thinking_seal"}
     assert features(translated.losses) <= allowed
@@ -146,7 +140,7 @@ def _begins(text: str) -> bytes:
 def test_an_answer_is_translated_without_loss(source: str, target: str) -> None:
     translated = translate_response(answer(source), source=source, target=target, request=asked(target, source))
     assert not translated.failed
-    adapter(ANSWER_TYPES, target).validate_json(translated.body)
+    adapter("answer", target).validate_json(translated.body)
     assert features(translated.losses) == set()
 
 

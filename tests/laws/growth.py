@@ -17,7 +17,7 @@ from tests.laws.json_counting import counting_json
 from tests.step_counting import StepCounter
 
 # A share of the work and a number of steps by which growth may exceed a line: tables that are filled once.
-_SLACK, _FEW = 0.1, 200
+_SLACK, _FEW = 0.1, 100
 # How often each byte that comes in or goes out may be read from JSON or written to it, and bytes beside them.
 _MAX_READS, _BESIDE = 25, 5_000
 

@@ -51,10 +51,9 @@ def faults(annotation: object, value: object, path: str = "", models: bool = Tru
     Without `models`, pydantic models inside the annotation are passed over: request types list them only so that a
     caller may hand a parsed object back, and what then goes over the wire is described by the TypedDicts beside them.
     """
-    annotation = _bare(annotation)
+    annotation, origin = _seen(annotation)
     if annotation is object or annotation is typing.Any:
         return []
-    origin = typing.get_origin(annotation)
     if origin is typing.Union or origin is types.UnionType:
         return _union_faults(annotation, value, path, models)
     if origin is typing.Literal:
@@ -174,15 +173,22 @@ def _is_required(hint: object, otherwise: bool) -> bool:
 
 def _bare(annotation: object) -> object:
     """An annotation without `Annotated`, `Required` and their like."""
-    while typing.get_origin(annotation) in (
-        typing.Annotated,
-        typing_extensions.Required,
-        typing_extensions.NotRequired,
-    ):
-        annotation = typing.get_args(annotation)[0]
-    return annotation
+    return _seen(annotation)[0]
 
 
+def _seen(annotation: object) -> tuple[object, object]:
+    """An annotation without wrappers, and its origin; by identity, since hashing a long union takes longer."""
+    found = _SEEN.get(id(annotation))
+    if found is None:
+        bare = annotation
+        while typing.get_origin(bare) in _WRAPPERS:
+            bare = typing.get_args(bare)[0]
+        # The annotation is kept, so that its identity stays its own.
+        found = _SEEN[id(annotation)] = (bare, typing.get_origin(bare), annotation)
+    return found[0], found[1]
+
+
+_SEEN: dict[int, tuple[object, object, object]] = {}
 _WRAPPERS = (typing.Annotated, typing_extensions.Required, typing_extensions.NotRequired)
 
 

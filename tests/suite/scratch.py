@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-PLUGINS = ("rings", "isolation", "ordering", "results")
+PLUGINS = ("rings", "isolation", "ordering", "results", "reports", "sharing")
 MODULES = (*PLUGINS, "waiting", "virtual_time")
 _CONFTEST = f"pytest_plugins = {tuple(f'tests.{name}' for name in PLUGINS)}\n"
 _SETTINGS = (
