@@ -3,8 +3,8 @@
     assert_linear(lambda n: lambda: decode(document_of(n)), 500)
 
 A step is one line that the interpreter executes, a turn of a loop on the same line, or the end of a call. The same
-input always takes the same number of steps, however busy the machine is. Work inside of C functions is no step, whatever
-it costs: where that is the subject, the test counts calls or bytes with a counter of its own.
+input always takes the same number of steps, however busy the machine is. Work inside of C functions is no step,
+whatever it costs: where that is the subject, the test counts calls or bytes with a counter of its own.
 """
 
 from __future__ import annotations
