@@ -128,15 +128,15 @@ _PARTS: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
 
 def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
     found: list[str] = []
+    collected = False
 
     def nothing_left() -> bool:
-        nonlocal found
+        nonlocal found, collected
         found = leaks(before, snapshot())
         if found:
             # Descriptors and threads of objects in cycles end when the collector finds them.
             gc.collect()
-            # What is left, types of modules above all, is not looked at again: the next time is short.
-            gc.freeze()
+            collected = True
             found = leaks(before, snapshot())
         return not found
 
@@ -145,6 +145,9 @@ def _check(before: Snapshot, node: pytest.Item | pytest.Collector) -> None:
     except AssertionError:
         shown = "\n  ".join(found)
         pytest.fail(f"{node.nodeid} leaves behind:\n  {shown}", pytrace=False)
+    if collected:
+        # What is left, types of modules above all, is not looked at again: the next time is short.
+        gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

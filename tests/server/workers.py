@@ -115,13 +115,17 @@ def wait_gone(pids: Iterable[int]) -> None:
 
 
 def wait_handled(pids: Iterable[int]) -> None:
-    """Wait until each of these processes has handled the signals that were sent to it, and sleeps."""
+    """Wait until each of these processes has handled the signals that were sent to it, and sleeps or has ended."""
     wait_until(lambda: all(_has_handled(pid) for pid in pids), f"the processes {pids} have handled their signals")
 
 
 def _has_handled(pid: int) -> bool:
-    # A process that has still to run a handler is woken up for it.
-    return not any(int(_status(pid, name), 16) for name in ("SigPnd", "ShdPnd")) and state_of(pid) == "S"
+    # A worker that has nothing to do ends at the first of them.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        # A process that has still to run a handler is woken up for it.
+        waiting = any(int(_status(pid, name), 16) for name in ("SigPnd", "ShdPnd"))
+        return state_of(pid) in ("Z", "X") or (not waiting and state_of(pid) == "S")
+    return True
 
 
 def wait_for_turns(pids: Iterable[int], turns: int) -> None:
