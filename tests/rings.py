@@ -36,7 +36,17 @@ PURE, SOCKET, PROCESS = RINGS = ("pure", "socket", "process")
 
 # What a test uses, as messages name it, and the ring from which on it may.
 NETWORK, STARTED, SLEPT, THREAD = "a network socket", "a process", "a real sleep", "a thread"
+# A wait for a time in place of a condition, which no ring allows.
+WAITED = "a wait without a condition"
 _FROM = {NETWORK: SOCKET, SLEPT: SOCKET, THREAD: SOCKET, STARTED: PROCESS}
+# Files of tests that may sleep, and why.
+_MAY_SLEEP = {
+    "tests/waiting.py": "the polling helper",
+    "tests/failover/provider.py": "a provider that is slow",
+    "tests/gateway/harness.py": "a provider that speaks slowly",
+    "tests/virtual_time.py": "gives a thread a moment to come back",
+    "tests/gateway/exchange/test_time_limits.py": "a timer that the loop fires after those that are due before it",
+}
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"})
 # Threads of playbooks, for which virtual time waits: the store's, and those of the loop's executor.
 _AWAITED_THREADS = ("store", "virtual")
@@ -161,9 +171,9 @@ def _is_probe_of_an_import() -> bool:
     return False
 
 
-def _caller() -> str:
+def _caller(depth: int = 2) -> str:
     """The nearest line of this project that led here."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(depth)
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(str(ROOT)) and ".venv" not in path and not path.endswith("tests/rings.py"):
@@ -179,15 +189,25 @@ _time_sleep, _asyncio_sleep, _thread_start = time.sleep, asyncio.sleep, threadin
 
 def _watched_time_sleep(seconds: float) -> None:
     if seconds > 0 and _in_test_thread():
-        _uses.note(SLEPT, f"time.sleep({seconds}), {_caller()}")
+        _note_sleep(f"time.sleep({seconds})")
     _time_sleep(seconds)
 
 
 async def _watched_asyncio_sleep(delay: float, result: object = None) -> object:
     # In virtual time nothing waits.
     if delay > 0 and not isinstance(asyncio.get_running_loop(), VirtualLoop):
-        _uses.note(SLEPT, f"asyncio.sleep({delay}), {_caller()}")
+        _note_sleep(f"asyncio.sleep({delay})")
     return await _asyncio_sleep(delay, result)
+
+
+def _note_sleep(call: str) -> None:
+    if _uses.watching:
+        where = _caller(3)
+        _uses.note(SLEPT, f"{call}, {where}")
+        # A module of the standard library that sleeps has a condition: the end of a process, say.
+        sleeper = os.path.relpath(sys._getframe(2).f_code.co_filename, ROOT)
+        if sleeper.startswith("tests/") and sleeper not in _MAY_SLEEP:
+            _uses.note(WAITED, f"{call}, {where}")
 
 
 def _watched_thread_start(thread: threading.Thread) -> None:
@@ -227,7 +247,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test that used more than its ring allows."""
     yield
     ring = RINGS.index(_ring_of_item(item))
-    beyond = {use: where for use, where in _uses.seen.items() if RINGS.index(_FROM[use]) > ring}
+    beyond = {use: where for use, where in _uses.seen.items() if use == WAITED or RINGS.index(_FROM[use]) > ring}
     if beyond:
         shown = "; ".join(f"{use} ({where})" for use, where in beyond.items())
         pytest.fail(f"a test of the ring {RINGS[ring]!r} used {shown}: see tests/rings.py", pytrace=False)

@@ -8,14 +8,14 @@ from tests.results import read_results
 from tests.suite.scratch import ScratchSuite
 
 FILE = """
-import time
+from threading import Event
 import pytest
 
 @pytest.fixture
 def slow():
-    time.sleep(0.2)
+    Event().wait(0.2)
     yield
-    time.sleep(0.2)
+    Event().wait(0.2)
 
 @pytest.fixture
 def broken_after():
@@ -50,5 +50,5 @@ def test_outcome_and_duration_of_every_phase_arrive(tmp_path: Path) -> None:
     assert "in the test" in found["test_fails"].text
     assert "after the test" in found["test_ends_badly"].text
     assert "before the test" in found["test_begins_badly"].text
-    # Both sleeps of its fixture, and a sleep is never shorter than it was asked to be.
+    # Both waits of its fixture, and a wait is never shorter than it was asked to be.
     assert found["test_passes"].duration >= 0.4

@@ -11,7 +11,8 @@ from tests.suite.scratch import ScratchSuite
 USES = {
     "a network socket": "import socket\ndef test_it():\n    socket.socket().close()\n",
     "a real sleep (time.sleep": "import time\ndef test_it():\n    time.sleep(0.001)\n",
-    "a real sleep (asyncio.sleep": "import asyncio\ndef test_it():\n    asyncio.run(asyncio.sleep(0.001))\n",
+    "a real sleep (asyncio.sleep": "import asyncio\nasync def main():\n    await asyncio.sleep(0.001)\n"
+    "def test_it():\n    asyncio.run(main())\n",
     "a thread": "from threading import Thread\n"
     "def test_it():\n    t = Thread(target=id, args=(1,))\n    t.start(); t.join()\n",
     "a process": "import subprocess\ndef test_it():\n    subprocess.run(['true'])\n",
@@ -60,9 +61,12 @@ def test_what_is_pure_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_socket_test_may_use_all_but_a_process(tmp_path: Path) -> None:
+def test_a_socket_test_may_use_all_but_a_process_and_waits_for_conditions(tmp_path: Path) -> None:
     done = ScratchSuite(tmp_path, _files(), rings='socket = ["."]').run()
-    assert "2 failed, 4 passed" in done.stdout
+    assert "4 failed, 2 passed" in done.stdout
+    for what in ("time.sleep", "asyncio.sleep"):
+        used = re.escape(f"a test of the ring 'socket' used a wait without a condition ({what}(0.001), tests/test_")
+        assert re.search(used, done.stdout)
 
 
 def test_a_file_may_have_a_ring_of_its_own_and_rings_are_chosen_before_files_are_imported(tmp_path: Path) -> None:
