@@ -55,9 +55,9 @@ def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
 
 def test_an_answer_has_a_largest_size() -> None:
     async def story() -> None:
-        assert await read_whole(Sent(b"{", b"}"), limits(), clock, 2) == b"{}"
+        assert await read_whole(Sent(b"{", b"}"), limits(), clock, 2, "k") == b"{}"
         with pytest.raises(Oversized):
-            await read_whole(Sent(b"{", b"}"), limits(), clock, 1)
+            await read_whole(Sent(b"{", b"}"), limits(), clock, 1, "k")
 
     run(story())
 

@@ -186,7 +186,7 @@ class Driver(StoreActs):
     # Before the provider.
 
     def _work(self, command: Work) -> Awaitable[object]:
-        return beside_loop(command.work, command.size, paid=command.paid)
+        return beside_loop(command.work, command.size, self._account.record.key, paid=command.paid)
 
     async def _leave(self, command: Leave) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
@@ -260,7 +260,8 @@ class Driver(StoreActs):
         return read_error(self._called(), self._limits, self._clock)
 
     def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
-        return read_whole(self._called(), self._limits, self._clock, self._service.settings.limits.answer)
+        most, key = self._service.settings.limits.answer, self._account.record.key
+        return read_whole(self._called(), self._limits, self._clock, most, key)
 
     def _collect(self, command: Collect) -> Awaitable[int]:
         return collect(command, self._called(), self._limits, self._clock, self._service.settings.limits.answer)
@@ -322,7 +323,7 @@ class Driver(StoreActs):
     async def _counted(self, counting: Counting) -> None:
         found = None
         try:
-            found = await beside_loop(counting.count, counting.size, paid=True)
+            found = await beside_loop(counting.count, counting.size, self._account.record.key, paid=True)
         except Exception as error:
             # An answer is worth more than its count.
             self._service.log.event(

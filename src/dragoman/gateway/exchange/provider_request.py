@@ -98,8 +98,8 @@ class ProviderRequest(Struct, frozen=True):
 _TRICKLE = 600.0
 
 
-async def receive(request: Request, limit: int) -> bytes:
-    """The request's body, decoded."""
+async def receive(request: Request, limit: int, key: str) -> bytes:
+    """The request's body, decoded; `key` is the name of the key it came with."""
     if request.content.complete:
         raw = await request.body(limit)
     else:
@@ -115,7 +115,7 @@ async def receive(request: Request, limit: int) -> bytes:
     if not undoing.step():
         # A step is what the loop may do for one body.
         # While it waits it has what came, and what a step made of it.
-        await beside_loop(undoing.run, len(raw) + INLINE)
+        await beside_loop(undoing.run, len(raw) + INLINE, key)
     return undoing.body()
 
 

@@ -40,8 +40,8 @@ async def read_error(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
     return bytes(read[:LONGEST_ERROR])
 
 
-async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> bytes:
-    """The whole body of an answer."""
+async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int, key: str) -> bytes:
+    """The whole body of an answer; `key` is the name of the gateway key that it is for."""
     # One buffer, because pieces of two bytes each would take thirty times their size.
     read = bytearray()
     limits.hearing()
@@ -49,7 +49,7 @@ async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
     body = bytes(read)
     del read
     if len(body) > INLINE:
-        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+        await beside_loop(partial(weigh_answer, body), len(body), key, paid=True)
     else:
         weigh_answer(body)
     return body
