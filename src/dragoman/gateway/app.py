@@ -146,7 +146,7 @@ class App:
                     return
             if is_talk:
                 asked = ClientRequest(api_path, request.headers, request.table, request.query, key, place=place)
-                body = receive(request, service.settings.limits.body, account.record.key)
+                body = receive(service, request, account.record.key)
                 await Driver(service, asked, request, account).run(body)
             else:
                 await self._aside(service, request, api_path, account, key)

@@ -83,7 +83,7 @@ async def count_tokens(
 ) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     name = account.record.key
-    body = await receive(request, service.settings.limits.body, name)
+    body = await receive(service, request, name)
     looked = await beside_loop(partial(look, body, api_path), len(body), name)
     account.note(asked=looked.model, size=len(body))
     asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)

@@ -84,7 +84,7 @@ async def pass_on(
     _check_relayed(service, request, api_path, account)
     if body is None:
         is_sent = request.method == "POST"
-        body = await receive(request, service.settings.limits.body, account.record.key) if is_sent else b""
+        body = await receive(service, request, account.record.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
     name, field = await beside_loop(partial(_named, body, kind), len(body), account.record.key)
     account.note(size=len(body))

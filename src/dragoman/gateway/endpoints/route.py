@@ -76,7 +76,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 async def explain_route(service: Service, request: Request, key: Key | None) -> None:
     """Answer `POST /route`."""
-    body = await receive(request, service.settings.limits.body, name_of(key))
+    body = await receive(service, request, name_of(key))
     said = parse_qs(request.query)
     program = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
     question = Question(

@@ -39,7 +39,7 @@ _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "
 async def compact(service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     name = account.record.key
-    body = await receive(request, service.settings.limits.body, name)
+    body = await receive(service, request, name)
     size, asked_for = len(body), body
     looked = await beside_loop(partial(look, body, api_path), size, name)
     account.note(asked=looked.model, size=len(body))

@@ -51,7 +51,7 @@ async def serve_conversation(
     if store is None or named or (below and found is None):
         await _elsewhere(service, request, api_path, account, owner, below)
         return
-    raw = await receive(request, service.settings.limits.body, account.record.key) if request.method == "POST" else b""
+    raw = await receive(service, request, account.record.key) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
     body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw), account.record.key)
     answering: Callable[[Tables], _Told]
