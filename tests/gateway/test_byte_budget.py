@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway.byte_budget import _READ, ByteBudget, Charge
+from tests.step_counting import assert_linear
 
 MIB = 1024 * 1024
 
@@ -116,6 +118,21 @@ def test_item_22_a4_only_as_many_are_resumed_as_there_is_room_for() -> None:
     # The one of them that is the oldest now ends.
     readers[1].charge.close()
     assert sum(not reader.paused for reader in readers[2:]) * _READ <= before - budget.size + 2 * _READ
+
+
+def test_item_22_a4_the_steps_grow_with_the_number_of_readers() -> None:
+    def work(count: int) -> Callable[[], object]:
+        def pause_and_end() -> None:
+            budget = ByteBudget(0)
+            readers = [Reader(budget, "a", _READ + 1) for _ in range(count)]
+            for _ in range(2):
+                for reader in readers:
+                    reader.read()
+            assert budget.size == 0
+
+        return pause_and_end
+
+    assert_linear(work, 200)
 
 
 @given(

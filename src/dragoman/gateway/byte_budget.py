@@ -15,6 +15,7 @@ that are read as a whole, which do so when their exchange ends. No reader of one
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 # Bytes that a resumed reader is expected to bring before it is looked at again.
 _READ = 256 * 1024
@@ -139,6 +140,6 @@ class ByteBudget:
             if account.paused:
                 # What a reader brings is taken from what is left, and added to what its key has.
                 count = -(-self.room(account) // (2 * _READ))
-                for charge in [*account.paused][: max(count, 0)]:
+                for charge in list(islice(account.paused, max(count, 0))):
                     del account.paused[charge]
                     charge.resume()
