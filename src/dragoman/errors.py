@@ -10,6 +10,7 @@ DragomanError
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
 ├── Busy               no room here for one more: nobody was asked
 │   ├── Overloaded     for another call to a provider
+│   ├── OffloadBusy    for more work on large requests
 │   └── KeyBusy        for another exchange of a gateway key
 ├── TooLong            a request that no target of its line can take in
 └── UpstreamError      a provider's side that broke
@@ -175,6 +176,10 @@ class Overloaded(Busy):
     def __init__(self, message: str, *, waited: float, retry_after: int) -> None:
         self.waited = waited
         super().__init__(message, retry_after=retry_after)
+
+
+class OffloadBusy(Busy):
+    """No thread is free for work on a large request."""
 
 
 class KeyBusy(Busy):

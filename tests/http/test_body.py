@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError
 from dragoman.http.body import HIGH_WATER, REST
+from dragoman.http.phases import PACE_TIME
 from dragoman.http.request import Request
 from dragoman.http.server import LONGEST_SWEEP
 from tests import virtual_time
@@ -189,6 +191,128 @@ def test_bytes_that_nobody_asked_for_stay_with_the_client(run: Run) -> None:
             assert (await client.reply()).body == b"%d" % (16 * MIB)
 
     run(main())
+
+
+class Till:
+    """An account that has room for one body: the others are paused until that one is over."""
+
+    def __init__(self) -> None:
+        self.open_charges: list[TillCharge] = []
+        self.size = 0
+
+    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> TillCharge:
+        charge = TillCharge(self, pause, resume)
+        self.open_charges.append(charge)
+        return charge
+
+    async def __call__(self, request: Request) -> None:
+        """Answer a request with the size of its body."""
+        try:
+            body = await request.body(64 * MIB, self)
+        except ClientError as error:
+            request.respond(error.status, [], error.message.encode())
+        else:
+            request.respond(200, [], b"%d" % len(body))
+
+
+class TillCharge:
+    def __init__(self, till: Till, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        self.till, self.pause, self.resume = till, pause, resume
+        self.size = 0
+
+    @property
+    def is_contended(self) -> bool:
+        return len(self.till.open_charges) > 1
+
+    def add(self, size: int) -> None:
+        self.size += size
+        self.till.size += size
+        if self.till.open_charges[0] is not self:
+            self.pause()
+
+    def close(self) -> None:
+        self.till.size -= self.size
+        self.till.open_charges.remove(self)
+        if self.till.open_charges:
+            self.till.open_charges[0].resume()
+
+
+@on_both_loops
+def test_item_22_a4_bodies_for_which_there_is_no_room_stay_with_their_clients_and_arrive_whole(run: Run) -> None:
+    async def main() -> None:
+        till = Till()
+        async with serving(till) as house:
+            first = await house.client()
+            first.send(POST + b"Content-Length: 10\r\n\r\n")
+            await wait_until_async(lambda: len(till.open_charges) == 1, "the first body is waited for")
+            others = [await house.client() for _ in range(5)]
+            for client in others:
+                client.send(POST + b"Content-Length: %d\r\n\r\n" % (8 * MIB) + b"a" * (8 * MIB))
+            reading = [inbound.transport.is_reading for inbound in house.server._connections]
+            await wait_until_async(
+                lambda: len(till.open_charges) == 6 and sum(is_reading() for is_reading in reading) == 1,
+                "all but the first are paused",
+            )
+            # The mark that every body may have before it is asked for, and one read.
+            assert till.size < 5 * (HIGH_WATER + MIB)
+            first.send(b"a" * 10)
+            assert (await first.reply()).body == b"10"
+            for client in others:
+                assert (await client.reply()).body == b"%d" % (8 * MIB)
+            assert (till.size, till.open_charges) == (0, [])
+
+    run(main())
+
+
+def test_item_22_a4_a_body_that_is_not_read_has_all_the_time_there_is() -> None:
+    async def main() -> None:
+        till = Till()
+        async with serving_virtually(till, replace(LIMITS, body_timeout=10.0)) as house:
+            first, second = await house.client(), await house.client()
+            first.send(POST + b"Content-Length: 2000001\r\n\r\n")
+            await virtual_time.virtual_loop().quiet()
+            second.send(POST + b"Content-Length: 20\r\n\r\n" + b"a" * 10)
+            # A mebibyte in a minute is above the minimum pace.
+            for _ in range(100):
+                first.send(b"a" * 20_000)
+                await asyncio.sleep(1)
+            first.send(b"a")
+            assert (await first.reply()).status == 200
+            second.send(b"a" * 10)
+            assert (await second.reply()).body == b"20"
+
+    virtual_time.run(main())
+
+
+@pytest.mark.parametrize("contended", [True, False])
+def test_item_22_a4_a_body_that_comes_too_slowly_is_408_while_others_wait_for_room(contended: bool) -> None:
+    async def main() -> None:
+        till = Till()
+        async with serving_virtually(till) as house:
+            slow, other = await house.client(), await house.client()
+            slow.send(POST + b"Content-Length: 2000000\r\n\r\n")
+            await virtual_time.virtual_loop().quiet()
+            loop = asyncio.get_running_loop()
+            if contended:
+                await asyncio.sleep(5)
+                other.send(POST + b"Content-Length: 600000\r\n\r\n" + b"a" * 600_000)
+                await virtual_time.virtual_loop().quiet()
+            since = loop.time()
+            for _ in range(30):
+                if contended and len(till.open_charges) < 2:
+                    break
+                slow.send(b"a" * 15_000)
+                await asyncio.sleep(1)
+            if not contended:
+                assert len(till.open_charges) == 1
+                return
+            assert PACE_TIME <= loop.time() - since <= PACE_TIME + 2 * LONGEST_SWEEP
+            reply = await slow.reply()
+            assert (reply.status, reply.value(b"connection")) == (408, b"close")
+            assert b"too slowly" in reply.body
+            assert (await other.reply()).body == b"600000"
+
+    virtual_time.run(main())
 
 
 async def early(request: Request) -> None:

@@ -308,6 +308,8 @@ LIMITS: dict[str, Kind[object]] = {
     "header_count": _count(128, 10000),
     "answer": _size('"256 MiB"'),
     "event": _size('"16 MiB"'),
+    "unfinished_bytes": _size('"256 MiB"'),
+    "buffered_bytes": _size('"256 MiB"'),
     "connections": _count(1024, 65535),
 }
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from msgspec import Struct
 
 from dragoman.errors import Overloaded
+from dragoman.gateway.fair_queue import FairQueue
 
 # The share of the latest call in the mean of how long calls take.
 _LATEST = 0.1
@@ -137,7 +138,7 @@ class QueuePlace:
 class _Gate:
     """The calls to one provider, and the queue before them."""
 
-    __slots__ = ("_clock", "_dice", "_mean", "_rows", "_waiting", "calls", "limits", "loop", "name")
+    __slots__ = ("_clock", "_dice", "_mean", "_waiting", "calls", "limits", "loop", "name")
 
     def __init__(self, name: str, clock: Callable[[], float], dice: Callable[[], float]) -> None:
         self.name = name
@@ -146,9 +147,7 @@ class _Gate:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._dice = dice
-        # Who waits, key by key; the first key is the next to be served.
-        self._rows: dict[str, dict[QueuePlace, None]] = {}
-        self._waiting = 0
+        self._waiting: FairQueue[QueuePlace] = FairQueue()
         # How long calls take, and so how soon there will be room; 0 if that is not known.
         self._mean = 0.0
 
@@ -161,7 +160,7 @@ class _Gate:
     @property
     def load(self) -> Load:
         """What there is to do."""
-        return Load(self.calls, None if self.limits is None else self.limits.concurrency, self._waiting)
+        return Load(self.calls, None if self.limits is None else self.limits.concurrency, len(self._waiting))
 
     @property
     def idle(self) -> bool:
@@ -175,11 +174,10 @@ class _Gate:
         if limits is None or self.calls < limits.concurrency:
             self.calls += 1
             return Slot(self, now, 0.0)
-        if self._waiting >= limits.queue:
+        if len(self._waiting) >= limits.queue:
             self._make_room(key, limits.queue)
         place = QueuePlace(self, key, now, min(deadline, now + limits.queue_time))
-        self._rows.setdefault(key, {})[place] = None
-        self._waiting += 1
+        self._waiting.append(key, place)
         return place
 
     def give_back(self, taken: float) -> None:
@@ -198,12 +196,7 @@ class _Gate:
     def serve(self) -> None:
         """Let in who waits, as far as there is room, each key in turn."""
         while self._waiting and self.free:
-            key, row = next(iter(self._rows.items()))
-            place = next(iter(row))
-            self.leave(place)
-            if row:
-                # The others go first now.
-                self._rows[key] = self._rows.pop(key)
+            place = self._waiting.pop()
             now = self._clock()
             if place.ends <= now:
                 # Its timer is late, as is the whole loop: whoever asked has been told otherwise, or will be.
@@ -214,13 +207,7 @@ class _Gate:
 
     def leave(self, place: QueuePlace) -> None:
         """Take a place out of the queue, if it is in there."""
-        row = self._rows.get(place.key)
-        if row is None or place not in row:
-            return
-        del row[place]
-        self._waiting -= 1
-        if not row:
-            del self._rows[place.key]
+        self._waiting.remove(place.key, place)
 
     def expire(self, place: QueuePlace) -> None:
         """End the time of a place."""
@@ -229,12 +216,10 @@ class _Gate:
 
     def _make_room(self, key: str, queue: int) -> None:
         """Refuse the key that has most waiting: the last to come of its requests, or the one that comes now."""
-        rows, own = self._rows, len(self._rows.get(key, ()))
-        most = max(rows.values(), key=len, default={})
+        last = next(reversed(self._waiting.largest(key)), None)
         # After a change of the limits there may be more than may wait; they become fewer first.
-        if len(most) <= own + 1 or self._waiting > queue:
+        if last is None or len(self._waiting) > queue:
             raise self._full(0.0)
-        last = next(reversed(most))
         self.leave(last)
         last.refuse(self._full(self._clock() - last.came))
 
@@ -254,7 +239,7 @@ class _Gate:
             return 1
         seconds = limits.queue_time
         if self._mean:
-            seconds = min(seconds, (self._waiting + 1) * self._mean / limits.concurrency)
+            seconds = min(seconds, (len(self._waiting) + 1) * self._mean / limits.concurrency)
         return max(1, math.ceil(seconds * (1 + self._dice() / 4)))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import CONVERSATION, COUNT, LIST, OTHER
 from dragoman.accounts.trace_context import PARENT, said
 from dragoman.config.settings import Key
-from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded
+from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
@@ -125,7 +125,7 @@ class App:
             key = None if is_open else service.guard.identify(request, api_path.protocol)
             if not is_talk and await self._own(service, request, api_path, key):
                 return
-        except ClientError as error:
+        except (ClientError, OffloadBusy) as error:
             self._refuse(request, api_path, error)
             return
         launch = launch_name(given(LAUNCH))
@@ -146,7 +146,8 @@ class App:
                     return
             if is_talk:
                 asked = ClientRequest(api_path, request.headers, request.table, request.query, key, place=place)
-                await Driver(service, asked, request, account).run(receive(request, service.settings.limits.body))
+                body = receive(service, request, account.record.key)
+                await Driver(service, asked, request, account).run(body)
             else:
                 await self._aside(service, request, api_path, account, key)
         except asyncio.CancelledError:
@@ -286,14 +287,16 @@ class App:
         )
         return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
 
-    def _refuse(self, request: Request, api_path: ApiPath, error: ClientError) -> None:
+    def _refuse(self, request: Request, api_path: ApiPath, error: ClientError | OffloadBusy) -> None:
         service = self.service
         record = self._record(request, api_path)
         account = service.account_of_stranger(record)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
-        if error.status == 405:
+        if isinstance(error, OffloadBusy):
+            headers.append((b"retry-after", str(error.retry_after).encode()))
+        elif error.status == 405:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
-        if error.status == 401:
+        elif error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
             headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
         body = _refused(account, error)
@@ -377,11 +380,11 @@ def _advice(service: Service, record: Record, error: DragomanError) -> Advice | 
     return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.served)))
 
 
-def _refused(account: Account, error: ClientError) -> bytes:
+def _refused(account: Account, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     told = replies.told(error, account.record.dialect, account.record.id)
     failure = told.failure.kind.value if told.failure is not None else ""
-    account.settle(status=told.status, failure=failure, why=error.message)
+    account.settle(status=told.status, failure=failure, why=str(error))
     return told.body
 
 

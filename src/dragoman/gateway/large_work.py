@@ -1,10 +1,13 @@
-"""Large work: what takes long is done beside the loop, in one of two threads, so that others are served meanwhile.
+"""Large work: what takes long is done off the event loop, in one of two threads, so that others are served meanwhile.
 
     up to 256 KiB       at once, where it is asked for
-    more                in a thread, one after the other; 64 may wait, until they and what runs come to 256 MiB
-    more than those     refused (503); but an answer, which is paid for, waits until it may wait
+    more                in a thread; keys take turns, and the work of one key keeps its order
+    more than 64 jobs   a job of the key with most jobs waiting is refused (503 with retry-after)
+    more than 256 MiB   of jobs that wait and run: likewise, of the key with most bytes waiting
+    more than 5 s       in the queue: the job is refused likewise
+    answers             are paid for: they wait for their turn as long as it takes, and the limits do not count them
 
-Who goes away leaves the line at once, and the place to another.
+Who goes away leaves the queue at once, and the place to another.
 
 One large request takes forty times its size while it is translated, and more threads would not be any faster: they
 share one interpreter. Nothing of a piece of work is left when it is done, given up or has failed: neither a future of
@@ -14,15 +17,17 @@ share one interpreter. Nothing of a piece of work is left when it is done, given
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Generic, TypeVar
 
-from dragoman.errors import ClientError
+from dragoman.errors import OffloadBusy
+from dragoman.gateway.fair_queue import FairQueue
 
 T = TypeVar("T")
 
@@ -34,43 +39,50 @@ _MOST_WAITING = 64
 _MOST_BYTES = 256 * 1024 * 1024
 # How long a thread may go on before another one has its turn, in seconds: the loop waits as long for each of its steps.
 _TURN = 0.001
-# How long an answer waits before it looks for room again.
-_PAUSE = 0.05
+# How long a job waits that is not paid for, in seconds; then it is refused. What waits now is done or refused by then.
+_LONGEST_WAIT = 5.0
+_FULL = "too many large requests are being read"
+_LATE = f"no thread for a large request was free within {_LONGEST_WAIT:g} s"
 
 
 class _Job(Generic[T]):
     """One piece of work on its way through a thread and back to the loop that waits for it."""
 
-    __slots__ = ("_context", "_future", "_loop", "_work", "size")
+    __slots__ = ("_context", "_future", "_loop", "_work", "key", "paid", "size")
 
-    def __init__(
-        self, work: Callable[[], T], size: int, future: asyncio.Future[T], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, work: Callable[[], T], size: int, key: str, paid: bool, future: asyncio.Future[T]) -> None:
         self.size = size
+        self.key = key
+        self.paid = paid
         self._work: Callable[[], T] | None = work
         self._future = future
-        self._loop = loop
+        self._loop = future.get_loop()
         self._context: Context = copy_context()
 
     def give_up(self) -> None:
         """Let go of work that nobody waits for any more; what has begun comes to its end unheard."""
         self._work = None
 
-    def run(self, leave: Callable[[int], None]) -> None:
-        """Do it, in a thread, and `leave` the line before anybody hears of it."""
+    def refuse(self, message: str) -> None:
+        """Fail on the loop, before the work has begun."""
+        self._work = None
+        _fail(self._future, OffloadBusy(message, retry_after=math.ceil(_LONGEST_WAIT)))
+
+    def run(self, leave: Callable[[_Job[T]], None]) -> None:
+        """Do it, in a thread, and `leave` before anybody hears of it."""
         work, self._work = self._work, None
         if work is None:
-            leave(self.size)
+            leave(self)
             return
         # A loop that was closed waits for nothing.
         with suppress(RuntimeError):
             try:
                 done = self._context.run(work)
             except BaseException as error:
-                leave(self.size)
+                leave(self)
                 self._loop.call_soon_threadsafe(_fail, self._future, error)
             else:
-                leave(self.size)
+                leave(self)
                 self._loop.call_soon_threadsafe(_settle, self._future, done)
                 del done
         # The frames of an error lead back to this one, and from here to the future that holds the error.
@@ -90,45 +102,71 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
 class _Threads:
     """The threads of this process, started when they are first needed."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[_Job[object]] = deque()
-        # Of what waits and what runs.
+    def __init__(self, count: int = _THREADS) -> None:
+        self._waiting: FairQueue[_Job[object]] = FairQueue()
+        # Requests that wait, and the bytes of those that wait or run.
+        self._jobs = 0
         self._bytes = 0
         # Held for a few steps at a time, by the loop too.
         self._changed = threading.Condition()
-        self._started = False
+        self._unstarted = count
 
-    def submit(self, job: _Job[object]) -> bool:
-        """Put a job in the line; False if that is too long."""
+    def submit(self, job: _Job[object]) -> None:
+        """Put a job in the queue. If that is full, a job of the key with most waiting is refused: maybe this one."""
         with self._changed:
-            if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
-                return False
-            self._waiting.append(job)
-            self._bytes += job.size
+            if not job.paid:
+                if self._jobs >= _MOST_WAITING and not self._displace(job, 1, _jobs):
+                    return
+                # The jobs that run are not refused any more: if no other waits, one may.
+                while self._jobs and self._bytes >= _MOST_BYTES:
+                    if not self._displace(job, job.size, _bytes):
+                        return
+                self._jobs += 1
+                self._bytes += job.size
+            self._waiting.append(job.key, job)
             self._changed.notify()
-        if not self._started:
-            self._started = True
-            for number in range(_THREADS):
-                # Nobody waits for them at the end of the process: who asked for their work is gone by then.
-                threading.Thread(target=self._serve, name=f"large-{number}", daemon=True).start()
-        return True
+        while self._unstarted:
+            self._unstarted -= 1
+            # The end of the process does not wait for them: who asked for their work is gone by then.
+            threading.Thread(target=self._serve, name=f"large-{self._unstarted}", daemon=True).start()
 
-    def forget(self, job: _Job[object]) -> None:
-        """Take a job out of the line, if it is still there."""
-        with self._changed:
-            if job in self._waiting:
-                self._waiting.remove(job)
-                self._bytes -= job.size
+    def _displace(self, job: _Job[object], added: int, measure: Callable[[dict[_Job[object], None]], int]) -> bool:
+        """Refuse the last request of the key with most waiting; False if that is the job that comes now."""
+        row = self._waiting.largest(job.key, added, measure)
+        last = next((other for other in reversed(row) if not other.paid), job)
+        if last is not job:
+            self._remove(last)
+        last.refuse(_FULL)
+        return last is not job
 
-    def _leave(self, size: int) -> None:
+    def _remove(self, job: _Job[object]) -> bool:
+        waited = self._waiting.remove(job.key, job)
+        if waited and not job.paid:
+            self._jobs -= 1
+            self._bytes -= job.size
+        return waited
+
+    def forget(self, job: _Job[object]) -> bool:
+        """Take a job out of the queue; False if it is not there any more."""
         with self._changed:
-            self._bytes -= size
+            return self._remove(job)
+
+    def expire(self, job: _Job[object]) -> None:
+        """Refuse a job that has waited too long."""
+        if self.forget(job):
+            job.refuse(_LATE)
+
+    def _leave(self, job: _Job[object]) -> None:
+        with self._changed:
+            self._bytes -= 0 if job.paid else job.size
 
     def _next(self) -> _Job[object]:
         with self._changed:
             while not self._waiting:
                 self._changed.wait()
-            return self._waiting.popleft()
+            job = self._waiting.pop()
+            self._jobs -= not job.paid
+            return job
 
     def _serve(self) -> None:
         while True:
@@ -138,30 +176,41 @@ class _Threads:
             del job
 
 
+def _jobs(row: dict[_Job[object], None]) -> int:
+    return sum(not job.paid for job in row)
+
+
+def _bytes(row: dict[_Job[object], None]) -> int:
+    return sum(job.size for job in row if not job.paid)
+
+
 _threads = _Threads()
 
 
-async def beside_loop(work: Callable[[], T], size: int, *, paid: bool = False) -> T:
+async def beside_loop(work: Callable[[], T], size: int, key: str, *, paid: bool = False) -> T:
     """Do work on so many bytes: at once if they are few, else in a thread; what it raises is raised here.
 
-    Where too much waits already it is refused, unless it is `paid` for.
+    `key` is the name of the gateway key whose turn it takes. Where too much waits, or no thread is free in time,
+    `OffloadBusy` is raised, unless it is `paid` for.
     """
     if size <= INLINE:
         return work()
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    job = _Job(work, size, future, loop)
+    job = _Job(work, size, key, paid, future)
+    timer = None
     try:
-        while not _threads.submit(job):  # type: ignore[arg-type]  # what comes of it is its own future's business
-            if not paid:
-                raise ClientError(503, "too many large requests are being read; try again later")
-            await asyncio.sleep(_PAUSE)
+        _threads.submit(job)  # type: ignore[arg-type]  # what comes of it is its own future's business
+        if not paid:
+            timer = loop.call_later(_LONGEST_WAIT, partial(_threads.expire, job))  # type: ignore[arg-type]  # the same
         return await future
     finally:
+        if timer is not None:
+            timer.cancel()
         job.give_up()
         _threads.forget(job)  # type: ignore[arg-type]  # the same
         # It holds the error whose frames would hold it.
-        del future, job
+        del future, job, timer
 
 
 def share_interpreter() -> None:

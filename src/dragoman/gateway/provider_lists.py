@@ -28,6 +28,8 @@ _PATIENCE = 2.5
 _LIMIT = 4 * 1024 * 1024
 # What a list that is refused means.
 _REFUSALS = {401: Kind.BAD_KEY, 403: Kind.BAD_KEY, 402: Kind.NO_MONEY}
+# To read a list is the work of the gateway itself.
+_NO_KEY = ""
 _NO_LIST = ": it lists no models, or base_url is not what its SDK takes"
 
 
@@ -97,7 +99,7 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
 
 async def read_list(body: bytes, protocol: str) -> tuple[ListedModel, ...]:
     """The models in a list of a protocol."""
-    return await beside_loop(partial(_read, body, codec_of(protocol).models.form), len(body))
+    return await beside_loop(partial(_read, body, codec_of(protocol).models.form), len(body), _NO_KEY)
 
 
 def what_broke(error: DragomanError, provider: Provider, endpoint: Endpoint) -> str:
@@ -146,7 +148,7 @@ async def ask_for_list(
 
 async def reads_as_list(body: bytes) -> bool:
     """Whether an answer is a list of models; an error if it is not even JSON."""
-    return await beside_loop(lambda: is_list(decode(body)), len(body))
+    return await beside_loop(lambda: is_list(decode(body)), len(body), _NO_KEY)
 
 
 def _read(body: bytes, form: str) -> tuple[ListedModel, ...]:

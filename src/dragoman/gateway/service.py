@@ -17,6 +17,7 @@ from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_calls import KeyCalls
 from dragoman.gateway.admission import Admission, Limits, Slot, divided
+from dragoman.gateway.byte_budget import ByteBudget
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.kept_checks import KeptChecks
 from dragoman.gateway.kept_lists import KeptLists
@@ -127,6 +128,12 @@ class Service:
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         # How many exchanges each gateway key has.
         self.key_calls: KeyCalls = former.key_calls if former is not None else KeyCalls(self.clock)
+        # Bytes of request bodies that are not complete, and of responses that are read as a whole.
+        limits = settings.limits
+        self.unfinished: ByteBudget = former.unfinished if former is not None else ByteBudget(limits.unfinished_bytes)
+        self.buffered: ByteBudget = former.buffered if former is not None else ByteBudget(limits.buffered_bytes)
+        self.unfinished.settle(limits.unfinished_bytes)
+        self.buffered.settle(limits.buffered_bytes)
         metrics.loads = self.admission.loads
         metrics.levels, metrics.resting = self._levels, self._resting_keys
         metrics.may_name = self.may_name

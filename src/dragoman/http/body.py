@@ -4,11 +4,15 @@ mode      set by                      past `mark` bytes
 HELD      the message's head          reading stops until somebody asks (back-pressure)
 WANTED    read(limit)                 the reader gets 413
 UNWANTED  the reply's end, a failure  the connection is closed, after the reply
+
+The bytes of a WANTED body are charged to the account that its reader gives, until it is complete or has failed. The
+account pauses the connection where it has no room for more.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -41,6 +45,10 @@ class Source(Protocol):
         """Stop reading."""
         ...
 
+    def release(self) -> None:
+        """Read on."""
+        ...
+
     def await_body(self, proceed: bool) -> None:
         """Read on, because somebody waits; with `proceed`, tell the client first that it may send."""
         ...
@@ -51,6 +59,31 @@ class Source(Protocol):
 
     def too_much(self) -> None:
         """More came than is worth throwing away."""
+        ...
+
+
+class Charge(Protocol):
+    """The bytes of one body, as an account has them."""
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether other bodies of the account are paused."""
+        ...
+
+    def add(self, size: int) -> None:
+        """Charge what came."""
+        ...
+
+    def close(self) -> None:
+        """Give all of it back."""
+        ...
+
+
+class Account(Protocol):
+    """What bytes of unfinished bodies are charged to."""
+
+    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> Charge:
+        """Begin to charge a body; `pause` and `resume` are called as there is room for more of it."""
         ...
 
 
@@ -69,6 +102,7 @@ class Body(Struct, eq=False):
     pieces: Pieces = field(default_factory=Pieces)
     failure: ClientError | None = None
     waiter: asyncio.Future[None] | None = None
+    charge: Charge | None = None
 
     def feed(self, data: bytes) -> None:
         """Take a piece from the parser."""
@@ -76,6 +110,8 @@ class Body(Struct, eq=False):
         self.expects = False
         if self.mode is not UNWANTED:
             self.pieces.append(data)
+        if self.charge is not None:
+            self.charge.add(len(data))
         if self.size > self.mark:
             self._pass_mark()
 
@@ -115,34 +151,44 @@ class Body(Struct, eq=False):
             return False
         return self.length is None or self.length - self.size <= REST
 
-    async def read(self, limit: int) -> bytes:
-        """The whole body, still content-encoded, handed over once."""
+    async def read(self, limit: int, account: Account | None = None) -> bytes:
+        """The whole body, still content-encoded, handed over once; until it is there it is charged to the account."""
         if self.taken:
             raise RuntimeError("the body was already read")
         self.taken = True
         if self.failure is None and max(self.size, self.length or 0) > limit:
             self.fail(ClientError(413, "the request body is too large"))
         if self.failure is None and not self.complete:
-            await self._wait(limit)
+            await self._wait(limit, account)
         if self.failure is not None:
             # Another one: an error that was raised knows its frames, and those know this body.
             raise ClientError(self.failure.status, self.failure.message)
         return self.pieces.take()
 
-    async def _wait(self, limit: int) -> None:
+    async def _wait(self, limit: int, account: Account | None) -> None:
         """Wait for the end or a failure."""
         self.mode = Mode.WANTED
         self.mark = limit
         self.waiter = asyncio.get_running_loop().create_future()
         self.source.await_body(self.expects)
         self.expects = False
+        if account is not None:
+            self.charge = account.open(self.source.hold, self.source.release)
+            self.charge.add(self.size)
         try:
             await self.waiter
         finally:
             self.waiter = None
+            self._discharge()
             self.source.body_waited()
 
+    def _discharge(self) -> None:
+        if self.charge is not None:
+            self.charge.close()
+            self.charge = None
+
     def _wake(self) -> None:
-        """Let the reader look again."""
+        """Let the reader look again, at a body of which no more comes."""
+        self._discharge()
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)

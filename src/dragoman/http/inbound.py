@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import ClientError
 from dragoman.http.intake import Intake, RefusedMessage
-from dragoman.http.phases import CUT, LIMITS, READING, ConnectionPhase
+from dragoman.http.phases import CUT, LIMITS, MINIMUM_PACE, PACE_TIME, READING, ConnectionPhase
 from dragoman.http.request import Request
 from dragoman.http.sockets import LARGE_READ, unarrived
 from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
@@ -57,6 +57,8 @@ class Inbound(asyncio.Protocol):
         # The transport holds more than the client has read of late, and how much at the last look.
         self.paused = False
         self.unsent = 0
+        # Since when the pace of a body is measured, and its size then.
+        self.paced = (0.0, 0)
 
     # What the loop calls.
 
@@ -160,6 +162,8 @@ class Inbound(asyncio.Protocol):
         if proceed:
             self.send(CONTINUE)
         self._enter(BODY)
+        if self.current is not None:
+            self.paced = (self.since, self.current.content.size)
         self.release()
 
     def body_waited(self) -> None:
@@ -194,7 +198,9 @@ class Inbound(asyncio.Protocol):
         if self.phase is BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
-        if self.phase in READING:
+        if self.phase is BODY:
+            self._look_at_pace(now)
+        elif self.phase in READING:
             unsent = self.transport.get_write_buffer_size()
             if unsent:
                 limit = self.server.limits.unread_timeout
@@ -217,14 +223,33 @@ class Inbound(asyncio.Protocol):
         if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
             self._enter(phase)
 
+    def _look_at_pace(self, now: float) -> None:
+        """See whether a body comes too slowly while others wait for the room that it has."""
+        body = self.current.content if self.current is not None else None
+        if body is None:
+            return
+        if self.holding:
+            # Not the client is silent: there is no room for what it sends.
+            self.since = now
+        since, size = self.paced
+        if self.holding or body.charge is None or not body.charge.is_contended:
+            self.paced = (now, body.size)
+        elif now - since >= PACE_TIME:
+            self.paced = (now, body.size)
+            if body.size - size < MINIMUM_PACE * PACE_TIME:
+                self._fail_body("the request body comes too slowly while others wait for room")
+
+    def _fail_body(self, message: str) -> None:
+        if self.current is not None:
+            self.current.closes = True
+            self.current.content.fail(ClientError(408, message))
+
     def _expire(self) -> None:
         """Do what the table says about a passed limit."""
         if self.phase is HEAD:
             self._refuse(RefusedMessage(status=408, message="the headers did not come in time"))
         elif self.phase is BODY:
-            if self.current is not None:
-                self.current.closes = True
-                self.current.content.fail(ClientError(408, "the request body did not come in time"))
+            self._fail_body("the request body did not come in time")
         elif self.phase in CUT or self.transport.get_write_buffer_size():
             self.transport.abort()
         else:

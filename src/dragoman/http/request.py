@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from dragoman.errors import ClientError
-from dragoman.http.body import Body
+from dragoman.http.body import Account, Body
 from dragoman.http.flight import HeaderList
 from dragoman.http.held_channel import HeldChannel
 from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
@@ -126,9 +126,12 @@ class Request:
         """The first value under a lower-case name."""
         return self.table.get(name)
 
-    def body(self, limit: int) -> Coroutine[None, None, bytes]:
-        """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes."""
-        return self.content.read(limit)
+    def body(self, limit: int, account: Account | None = None) -> Coroutine[None, None, bytes]:
+        """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes.
+
+        Its bytes are charged to the account until it is complete.
+        """
+        return self.content.read(limit, account)
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Send a whole reply."""

@@ -9,11 +9,13 @@ import pytest
 
 from dragoman.config.settings import Timeouts
 from dragoman.errors import Oversized, Truncated
+from dragoman.gateway.byte_budget import ByteBudget, Charge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.estimates import Passed
-from dragoman.gateway.exchange.reading import collect, read_error, read_whole
+from dragoman.gateway.exchange.reading import Reading, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import Collect
 from dragoman.gateway.exchange.time_limits import LimitPhase, TimeLimits
+from dragoman.http.flight import Flight
 from dragoman.streaming import StreamTranslator
 from tests.gateway.exchange.played import CONTENT, OPENING
 from tests.gateway.exchange.test_time_limits import Aloft
@@ -44,6 +46,11 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
+def reading(flight: Flight, watch: TimeLimits, most: int = 10_000, charge: Charge | None = None) -> Reading:
+    charge = charge or ByteBudget(10_000).of("k").open(flight.pause, flight.resume)
+    return Reading(flight, watch, clock, most, "k", charge)
+
+
 def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
     async def story() -> None:
         many = [b"x" * 100_000] * 4
@@ -55,9 +62,9 @@ def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
 
 def test_an_answer_has_a_largest_size() -> None:
     async def story() -> None:
-        assert await read_whole(Sent(b"{", b"}"), limits(), clock, 2) == b"{}"
+        assert await read_whole(reading(Sent(b"{", b"}"), limits(), 2)) == b"{}"
         with pytest.raises(Oversized):
-            await read_whole(Sent(b"{", b"}"), limits(), clock, 1)
+            await read_whole(reading(Sent(b"{", b"}"), limits(), 1))
 
     run(story())
 
@@ -70,7 +77,7 @@ def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(s
         said = OPENING + CONTENT if spoken else OPENING
         flight = Sent(said, error=Truncated("it broke off"))
         passed = Passed()
-        assert await collect(Collect(translator, None, told, 5, passed), flight, watch, clock, 10_000) == 5 + len(said)
+        assert await collect(Collect(translator, None, told, 5, passed), reading(flight, watch)) == 5 + len(said)
         assert (passed.kept, passed.size) == (said, len(said))
         assert watch.phase is (LimitPhase.HEARING if spoken else LimitPhase.OPENING)
         watch.stop()
@@ -93,9 +100,28 @@ def test_of_a_stream_in_frames_it_is_known_what_was_in_them() -> None:
         watch, passed = limits(), Passed()
         translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
         flight = Sent(b"<" + OPENING + b">", b"<" + CONTENT + b">", error=Truncated("it broke off"))
-        await collect(Collect(translator, Framed(), [], 0, passed), flight, watch, clock, 10_000)
+        await collect(Collect(translator, Framed(), [], 0, passed), reading(flight, watch))
         # By this what it took is counted.
         assert passed.kept == OPENING + CONTENT
+        watch.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("way", ["whole", "collected"])
+def test_item_22_a4_what_is_gathered_of_an_answer_is_charged_to_its_key(way: str) -> None:
+    async def story() -> None:
+        budget, watch, flight = ByteBudget(1), limits(), Sent(OPENING, CONTENT, error=Truncated("it broke off"))
+        first = budget.of("k").open(flight.pause, flight.resume)
+        second = budget.of("k").open(flight.pause, flight.resume)
+        if way == "whole":
+            with pytest.raises(Truncated):
+                await read_whole(reading(flight, watch, charge=second))
+        else:
+            translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+            await collect(Collect(translator, None, [], 0, Passed()), reading(flight, watch, charge=second))
+        assert budget.size == second.size == len(OPENING + CONTENT)
+        assert first.is_contended
         watch.stop()
 
     run(story())

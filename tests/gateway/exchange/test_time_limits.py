@@ -121,6 +121,44 @@ def test_an_answer_that_falls_silent_is_ended(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("phase", ["waiting", "opening", "hearing"])
+def test_item_22_a4_a_provider_that_is_not_read_has_as_much_time_left_as_it_had(phase: str) -> None:
+    async def main() -> None:
+        watch, flight = made(structs.replace(LONG, first_byte=10.0, idle=10.0))
+        loop = asyncio.get_running_loop()
+        watch.follow(flight)
+        if phase != "waiting":
+            watch.opening() if phase == "opening" else watch.hearing()
+        await asyncio.sleep(4.0)
+        watch.suspend()
+        watch.suspend()
+        await asyncio.sleep(100.0)
+        assert not flight.errors
+        watch.resume()
+        watch.resume()
+        resumed = loop.time()
+        error = await flight.error()
+        assert isinstance(error, TimedOut) and not isinstance(error, Overdue)
+        # Silence counts from the moment at which bytes may come again.
+        assert loop.time() - resumed == (10.0 if phase == "hearing" else 6.0)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_item_22_a4_an_exchange_whose_provider_is_not_read_has_an_end() -> None:
+    async def main() -> None:
+        watch, flight = made(structs.replace(LONG, idle=10.0, total=50.0))
+        watch.follow(flight)
+        watch.hearing()
+        watch.suspend()
+        assert isinstance(await flight.error(), Overdue)
+        assert asyncio.get_running_loop().time() == 50.0
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
 def test_an_exchange_that_takes_too_long_is_ended_in_whatever_it_does(run: Run) -> None:
     async def main() -> None:
         for begin in (False, True):

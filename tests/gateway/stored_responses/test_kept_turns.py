@@ -324,7 +324,7 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
         session.go_on(session.bare)
         body, service = session.sent, house.app.service
         turns = module.TurnMemory(service, api_path_of(PATHS[CHAT]))
-        house.run(turns.recall(b"", body))
+        house.run(turns.recall(b"", body, "k"))
         messages, chat = (target_of(service.routes, model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
         assert turns.may_lack(b"", body, messages) and not turns.may_lack(b"", body, chat)
         assert not turns.may_lack(b"somebody else", body, messages)

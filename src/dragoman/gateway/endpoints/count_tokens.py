@@ -82,8 +82,9 @@ async def count_tokens(
     service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
 ) -> None:
     """Answer `count_tokens` and `input_tokens`."""
-    body = await receive(request, service.settings.limits.body)
-    looked = await beside_loop(partial(look, body, api_path), len(body))
+    name = account.record.key
+    body = await receive(service, request, name)
+    looked = await beside_loop(partial(look, body, api_path), len(body), name)
     account.note(asked=looked.model, size=len(body))
     asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(service, asked, body, looked)
@@ -94,7 +95,7 @@ async def count_tokens(
         size += 0 if found is None else found.size
     asks = target.provider.counts_tokens and target.endpoint.protocol in _PATHS
     ready = await beside_loop(
-        partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size
+        partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size, name
     )
     account.note(losses=ready.translated.losses)
     answered, given = None, _NO_HEADERS
@@ -109,7 +110,7 @@ async def count_tokens(
         local = ready.count
         if local is None:
             counting = partial(_counted, ready.translated.body, api_path.protocol, target.model)
-            local = await beside_loop(counting, _WEIGHT * size)
+            local = await beside_loop(counting, _WEIGHT * size, name)
         answered, counted = None, local.tokens
         marks = [(ESTIMATED, local.by.encode())]
     told: JsonObject = {"input_tokens": counted}

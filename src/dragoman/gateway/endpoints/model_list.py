@@ -40,7 +40,7 @@ async def list_models(service: Service, request: Request, account: Account) -> N
         aliases = [_aliased(model) for model in models if needs_alias(model.id, account.record.program)]
         return encode(codec_of(protocol).models.encode_all([*models, *aliases]))
 
-    _respond(service, request, account, await beside_loop(told, len(names) * _BYTES))
+    _respond(service, request, account, await beside_loop(told, len(names) * _BYTES, account.record.key))
 
 
 async def show_model(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:

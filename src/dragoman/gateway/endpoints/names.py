@@ -45,7 +45,7 @@ async def tell_names(service: Service, request: Request, account: Account) -> No
         found = look_up(service, protocol, names) if names else search(service, protocol, match)
         return msgspec.json.encode({"names": found})
 
-    body = await beside_loop(told, size * _BYTES)
+    body = await beside_loop(told, size * _BYTES, account.record.key)
     account.settle(status=200)
     headers = [JSON, id_header(protocol, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)

@@ -83,9 +83,10 @@ async def pass_on(
         raise ClientError(405, f"this path does not take {request.method}")
     _check_relayed(service, request, api_path, account)
     if body is None:
-        body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+        is_sent = request.method == "POST"
+        body = await receive(service, request, account.record.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
-    name, field = await beside_loop(partial(_named, body, kind), len(body))
+    name, field = await beside_loop(partial(_named, body, kind), len(body), account.record.key)
     account.note(size=len(body))
     if name:
         account.note(asked=name)
@@ -93,7 +94,8 @@ async def pass_on(
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
         if targets[0].model != name:
-            body = await beside_loop(partial(_renamed, body, field, targets[0].model), len(body))
+            renaming = partial(_renamed, body, field, targets[0].model)
+            body = await beside_loop(renaming, len(body), account.record.key)
     else:
         targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
     ordered = partial(_order, request, api_path, owner, kind, body)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Settings, Storage
-from dragoman.errors import ClientError, DragomanError, WireError
+from dragoman.errors import ClientError, DragomanError, OffloadBusy, WireError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.exchange.choice import (
     Seen,
@@ -39,7 +39,7 @@ from dragoman.gateway.route_check import checked
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, look, may_recall
-from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up
+from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up, name_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
@@ -76,7 +76,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 async def explain_route(service: Service, request: Request, key: Key | None) -> None:
     """Answer `POST /route`."""
-    body = await receive(request, service.settings.limits.body)
+    body = await receive(service, request, name_of(key))
     said = parse_qs(request.query)
     program = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
     question = Question(
@@ -88,10 +88,11 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
         headers=request.headers,
         check=said.get("check") == ["1"],
     )
-    address, name = client_address(request, service.proxies), "" if key is None else key.name
-    is_operator = service.guard.is_operator(request, address, name)
+    is_operator = service.guard.is_operator(request, client_address(request, service.proxies), name_of(key))
     try:
         told = await explained(service, body, question, key, is_operator=is_operator)
+    except OffloadBusy:
+        raise
     except DragomanError as error:
         # Not by way of the door, which would write down what it says of the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
@@ -116,12 +117,13 @@ async def explained(
     service: Service, body: bytes, question: Question, own: Key | None, *, is_operator: bool = True
 ) -> JsonObject:
     """How a request is routed now, and why; `own` is the key of who wants to know."""
-    api_path = await beside_loop(partial(_path_of, body, question.client), len(body))
+    asker = name_of(own)
+    api_path = await beside_loop(partial(_path_of, body, question.client), len(body), asker)
     key = own
     if question.key and (own is None or question.key != own.name):
         key = next((each for each in service.settings.keys if each.name == question.key), None)
     asked = ClientRequest(api_path=api_path, headers=question.headers, key=key)
-    looked = await beside_loop(partial(look, body, api_path), len(body))
+    looked = await beside_loop(partial(look, body, api_path), len(body), asker)
     looked = replace(looked, model=question.model or looked.model)
     route = service.routes.route(looked.model, api_path.protocol)
     wants = replace(wanted(body, asked, route, pinned=True), losses=True)
@@ -132,17 +134,17 @@ async def explained(
         found = await looked_up(service.state, service.settings, key, looked.said, body, route.targets[0])
     seeing = partial(seen_in, body, asked, looked, route, wants, found)
     size = len(body) if found is None else len(body) + found.size
-    seen = await beside_loop(seeing, len(route.targets) * size)
+    seen = await beside_loop(seeing, len(route.targets) * size, asker)
     if keeper is None:
         seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
     signs = seen.signs
     if not wants.signs:
-        signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
+        signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body), asker)
     strict = service.settings.server.strict or (key is not None and key.strict) or asks_strictness(asked)
-    name = question.key or ("" if own is None else own.name)
+    name = question.key or asker
     said = question.headers or [(b"user-agent", question.program.encode("utf-8", "replace"))]
     hearing = partial(service.listener.facts, said, api_path.protocol, name, body)
-    facts = await beside_loop(hearing, len(body))
+    facts = await beside_loop(hearing, len(body), asker)
     if question.thread:
         facts = replace(facts, said_class=question.thread.removeprefix(f"{OTHER}:"))
     needs = needs_of(asked, len(body), seen, question.program, name, strict)

@@ -71,7 +71,7 @@ def _local(service: Service) -> list[tuple[str, Provider]]:
 
 async def clear(service: Service, request: Request) -> JsonObject:
     """Take a target for good that somebody names; say what was held against it."""
-    body = await receive(request, _LARGEST)
+    body = await receive(service, request, "", _LARGEST)
     try:
         target = _WISH.decode(body).clear
     except (msgspec.DecodeError, UnicodeError):

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
 from dragoman.gateway.admission import Slot
+from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.passed_headers import traced
-from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
+from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, Reading, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import (
     Abort,
     AwaitKept,
@@ -95,6 +96,8 @@ class Driver(StoreActs):
     _flight: Flight | None = None
     # The right to call its provider, where calls are counted.
     _slot: Slot | None = None
+    # What is buffered of its answer, as the budget of its key has it.
+    _charge: Charge | None = None
     _hung_up = False
     # The stream that is heard, what came of it, and how much that may be.
     _translator: StreamTranslator | None = None
@@ -181,12 +184,13 @@ class Driver(StoreActs):
         if self._flight is not None:
             self._flight.close()
         self._give_back()
+        self._discharge()
         self._memory.end()
 
     # Before the provider.
 
     def _work(self, command: Work) -> Awaitable[object]:
-        return beside_loop(command.work, command.size, paid=command.paid)
+        return beside_loop(command.work, command.size, self._account.record.key, paid=command.paid)
 
     async def _leave(self, command: Leave) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
@@ -218,6 +222,7 @@ class Driver(StoreActs):
     def _drop(self, _: Drop) -> None:
         self._hang_up_call()
         self._give_back()
+        self._discharge()
 
     def _hang_up_call(self) -> None:
         self._limits.pausing()
@@ -260,10 +265,31 @@ class Driver(StoreActs):
         return read_error(self._called(), self._limits, self._clock)
 
     def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
-        return read_whole(self._called(), self._limits, self._clock, self._service.settings.limits.answer)
+        return read_whole(self._reading())
 
     def _collect(self, command: Collect) -> Awaitable[int]:
-        return collect(command, self._called(), self._limits, self._clock, self._service.settings.limits.answer)
+        return collect(command, self._reading())
+
+    def _reading(self) -> Reading:
+        service, key = self._service, self._account.record.key
+        if self._charge is None:
+            self._charge = service.buffered.of(key).open(self._stop_reading, self._read_on)
+        most = service.settings.limits.answer
+        return Reading(self._called(), self._limits, self._clock, most, key, self._charge)
+
+    def _stop_reading(self) -> None:
+        self._limits.suspend()
+        self._called().pause()
+
+    def _read_on(self) -> None:
+        self._limits.resume()
+        if self._flight is not None:
+            self._flight.resume()
+
+    def _discharge(self) -> None:
+        if self._charge is not None:
+            self._charge.close()
+            self._charge = None
 
     def _called(self) -> Flight:
         assert self._flight is not None
@@ -322,7 +348,7 @@ class Driver(StoreActs):
     async def _counted(self, counting: Counting) -> None:
         found = None
         try:
-            found = await beside_loop(counting.count, counting.size, paid=True)
+            found = await beside_loop(counting.count, counting.size, self._account.record.key, paid=True)
         except Exception as error:
             # An answer is worth more than its count.
             self._service.log.event(

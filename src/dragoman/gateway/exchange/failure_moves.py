@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 from msgspec.structs import replace
 
-from dragoman.errors import DragomanError, Overloaded, RefusedError, StrictError
+from dragoman.errors import Busy, DragomanError, Overloaded, RefusedError, StrictError
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
 from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
@@ -125,7 +125,7 @@ class FailureMoves(Moves):
         what = error or failure
         kind = kind_of(what) if attempt is None else attempt.kind_of(what, cut=self._is_cut)
         advice = self._advice(kind, answer, error)
-        wait = error.retry_after if isinstance(error, Overloaded) else 0
+        wait = error.retry_after if isinstance(error, Busy) else 0
         return Missed(
             failure=failure,
             attempt=attempt,

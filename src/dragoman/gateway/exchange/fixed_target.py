@@ -15,7 +15,7 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
-from dragoman.gateway.stored_responses.stored_state import located, owner_of
+from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
 from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -30,7 +30,7 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
     route = service.routes.route(looked.model, protocol)
     if route.only is not None:
         return route.only
-    seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body))
+    seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body), name_of(asked.key))
     conversation = conversation_of(asked, looked, seen.opening, route.name) if route.outline.sticky else ""
     pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
     pinned = None if pin is None else pin.target
@@ -51,7 +51,8 @@ async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look
     route = service.routes.route(looked.model, asked.api_path.protocol)
     if route.only is not None or not route.outline.sticky:
         return
-    seen = await beside_loop(partial(seen_in, body, asked, looked, route, Wants(opening=True)), len(body))
+    seeing = partial(seen_in, body, asked, looked, route, Wants(opening=True))
+    seen = await beside_loop(seeing, len(body), name_of(asked.key))
     conversation = conversation_of(asked, looked, seen.opening, route.name)
     if conversation and service.traffic.pins.pin(conversation, service.clock()) is None:
         service.traffic.pin(owner_of(asked.key).hex(), conversation, Pin(target.id))

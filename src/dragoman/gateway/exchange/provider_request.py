@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -28,6 +29,9 @@ from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.members import OBJECT, ambiguous, folded, joined
 from dragoman.wire.spans import object_members, without
 from dragoman.wire.splice import named, with_stream
+
+if TYPE_CHECKING:
+    from dragoman.gateway.service import Service
 
 _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")
@@ -98,14 +102,15 @@ class ProviderRequest(Struct, frozen=True):
 _TRICKLE = 600.0
 
 
-async def receive(request: Request, limit: int) -> bytes:
-    """The request's body, decoded."""
+async def receive(service: Service, request: Request, key: str, most: int | None = None) -> bytes:
+    """The request's body, decoded; `key` is the name of the key it came with, `most` a limit of its own."""
+    limit = service.settings.limits.body if most is None else most
     if request.content.complete:
         raw = await request.body(limit)
     else:
         try:
             async with asyncio.timeout(_TRICKLE):
-                raw = await request.body(limit)
+                raw = await request.body(limit, service.unfinished.of(key))
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
     coding = request.header(b"content-encoding")
@@ -115,7 +120,7 @@ async def receive(request: Request, limit: int) -> bytes:
     if not undoing.step():
         # A step is what the loop may do for one body.
         # While it waits it has what came, and what a step made of it.
-        await beside_loop(undoing.run, len(raw) + INLINE)
+        await beside_loop(undoing.run, len(raw) + INLINE, key)
     return undoing.body()
 
 

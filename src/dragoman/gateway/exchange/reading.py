@@ -7,7 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from dragoman.errors import Oversized, Truncated
+from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
@@ -40,25 +43,36 @@ async def read_error(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
     return bytes(read[:LONGEST_ERROR])
 
 
-async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> bytes:
+class Reading(Struct, frozen=True):
+    """A call whose answer is gathered: within `most` bytes, which are charged to the gateway key of the name `key`."""
+
+    flight: Flight
+    limits: TimeLimits
+    clock: Callable[[], float]
+    most: int
+    key: str
+    charge: Charge
+
+
+async def read_whole(reading: Reading) -> bytes:
     """The whole body of an answer."""
     # One buffer, because pieces of two bytes each would take thirty times their size.
     read = bytearray()
-    limits.hearing()
-    await _gather(flight, limits, clock, read.extend, most)
+    reading.limits.hearing()
+    await _gather(reading, read.extend, reading.most)
     body = bytes(read)
     del read
     if len(body) > INLINE:
-        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+        await beside_loop(partial(weigh_answer, body), len(body), reading.key, paid=True)
     else:
         weigh_answer(body)
     return body
 
 
-async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> int:
+async def collect(command: Collect, reading: Reading) -> int:
     """Read a stream to its end; give how much has come so far."""
     translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
-    passed = command.passed
+    passed, limits = command.passed, reading.limits
 
     def take(chunk: bytes) -> None:
         nonlocal size
@@ -84,15 +98,14 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
         limits.opening()
     # Whether the story of a cut stream was complete is the translator's to say (S10).
     with suppress(Truncated, Overstayed, HungUp):
-        await _gather(flight, limits, clock, take, most - size)
+        await _gather(reading, take, reading.most - size)
         told.append(translator.call_ended())
     return size
 
 
-def _gather(
-    flight: Flight, limits: TimeLimits, clock: Callable[[], float], take: Callable[[bytes], None], room: int
-) -> Awaitable[None]:
+def _gather(reading: Reading, take: Callable[[bytes], None], room: int) -> Awaitable[None]:
     """Hand on an answer that somebody gathers, as far as there is room for it."""
+    limits, clock, charge = reading.limits, reading.clock, reading.charge
 
     def measure(piece: bytes) -> None:
         nonlocal room
@@ -100,6 +113,7 @@ def _gather(
         room -= len(piece)
         if room < 0:
             raise Oversized(TOO_LARGE)
+        charge.add(len(piece))
         take(piece)
 
-    return flight.pump(measure)
+    return reading.flight.pump(measure)

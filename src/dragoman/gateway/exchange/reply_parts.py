@@ -12,6 +12,7 @@ from dragoman.errors import (
     ConfigError,
     DragomanError,
     KeyBusy,
+    OffloadBusy,
     Overloaded,
     TimedOut,
     TooLong,
@@ -69,7 +70,7 @@ def failure_of(error: DragomanError) -> Failure | None:
         )
     if isinstance(error, UnknownModel):
         return Failure(kind=FailureKind.NOT_FOUND, status=404, message=error.advice.client, param="model")
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | OffloadBusy):
         return Failure(kind=FailureKind.OVERLOADED, status=503, message=str(error))
     if isinstance(error, KeyBusy):
         return Failure(kind=FailureKind.RATE_LIMITED, status=429, message=str(error))

@@ -52,7 +52,7 @@ class StoreActs(ABC):
         self._client = client
         self._account = account
         self._clock = service.clock
-        self._memory = Memory(service, asked.api_path)
+        self._memory = Memory(service, asked.api_path, account.record.key)
         self._limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
 
     @abstractmethod

@@ -8,6 +8,8 @@ ENDING    the answer is whole, its connection may still end well: a moment
 PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive, if it was told anything
 SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
 always    the exchange as a whole: `total`, but for SETTLING; a stream that says something, only if that is configured
+
+While the gateway itself does not read on, for want of room, the times of WAITING, OPENING and HEARING stand still.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class TimeLimits:
         "_loop",
         "_since",
         "_soonest",
+        "_suspended",
         "_timeouts",
         "_when",
         "alive",
@@ -78,6 +81,8 @@ class TimeLimits:
         self._is_held = False
         self._when = started
         self._soonest = timeouts.soonest
+        # Since when the provider is not read.
+        self._suspended: float | None = None
         self.phase = _WAITING
         # When the provider was last heard, and when the client was last told something.
         self.heard = started
@@ -126,6 +131,19 @@ class TimeLimits:
         if self._handle is None or self.alive is not None:
             self._arm(now)
 
+    def suspend(self) -> None:
+        """The provider is not read on: that it is silent is not its doing."""
+        if self._suspended is None:
+            self._suspended = self._loop.time()
+
+    def resume(self) -> None:
+        """The provider is read on, and has as much time left as it had."""
+        if self._suspended is not None:
+            now = self._loop.time()
+            self._since += now - self._suspended
+            self.heard = now
+            self._suspended = None
+
     def ending(self) -> None:
         """The answer is whole."""
         self._enter(_ENDING, self._loop.time())
@@ -158,6 +176,7 @@ class TimeLimits:
 
     def _enter(self, phase: LimitPhase, now: float) -> None:
         self.phase = phase
+        self._suspended = None
         self._since = self.heard = now
         self._arm(now)
 
@@ -176,7 +195,7 @@ class TimeLimits:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
             case LimitPhase.SETTLING | LimitPhase.PAUSING:
                 return math.inf, TimedOut("nothing is waited for")
-        if total <= due:
+        if total <= due or self._suspended is not None:
             return total, Overdue(f"the exchange took longer than {timeouts.whole:g} s")
         return due, error
 

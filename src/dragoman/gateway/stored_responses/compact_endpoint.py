@@ -38,9 +38,10 @@ _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "
 
 async def compact(service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
-    body = await receive(request, service.settings.limits.body)
+    name = account.record.key
+    body = await receive(service, request, name)
     size, asked_for = len(body), body
-    looked = await beside_loop(partial(look, body, api_path), size)
+    looked = await beside_loop(partial(look, body, api_path), size, name)
     account.note(asked=looked.model, size=len(body))
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(service, asking, body, looked)
@@ -48,14 +49,14 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     found = await looked_up(service.state, service.settings, key, looked.said, body, target)
     if found is not None and looked.said is not None:
         size += found.size
-        before = await beside_loop(partial(recalled_of, body, looked.said, found), size)
+        before = await beside_loop(partial(recalled_of, body, looked.said, found), size, name)
         body = before.body
     if native:
         await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=body)
         if account.record.status == 200:
             await stay(service, asking, asked_for, looked, target)
         return
-    items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
+    items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size, name)
     detached = DetachedClient()
     client_request = replace(asking, api_path=api_path_of("/v1/responses"), target=target)
     # What is told comes of the summary, and only then it is settled.
@@ -66,7 +67,8 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         account.adopt(its_own.record)
     answer = detached.answer
     if detached.status == 200:
-        answer = await beside_loop(partial(_told, items, answer, account.record.id), size + len(answer), paid=True)
+        telling = partial(_told, items, answer, account.record.id)
+        answer = await beside_loop(telling, size + len(answer), name, paid=True)
     account.settle()
     request.respond(detached.status, detached.headers, answer)
 

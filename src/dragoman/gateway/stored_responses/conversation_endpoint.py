@@ -51,9 +51,9 @@ async def serve_conversation(
     if store is None or named or (below and found is None):
         await _elsewhere(service, request, api_path, account, owner, below)
         return
-    raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    raw = await receive(service, request, account.record.key) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
-    body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw))
+    body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw), account.record.key)
     answering: Callable[[Tables], _Told]
     if found is None:
         answering = partial(_created, service.settings, owner, "conv_" + random_token(48), body, bodies)
@@ -66,7 +66,8 @@ async def serve_conversation(
             told = await store.read(answering)
     except Leased:
         raise locked(below[0]) from None
-    send(service, request, account, await beside_loop(lambda: encode(told.show()), told.size))
+    answer = await beside_loop(lambda: encode(told.show()), told.size, account.record.key)
+    send(service, request, account, answer)
 
 
 class _Told(Struct, frozen=True):

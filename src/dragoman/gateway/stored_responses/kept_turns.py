@@ -54,13 +54,13 @@ class TurnMemory:
             return False
         return store.may_have_turns(owner) and (len(body) > INLINE or turns.sign in body)
 
-    async def recall(self, owner: bytes, body: bytes) -> None:
-        """Look up what a request's turns lack."""
+    async def recall(self, owner: bytes, body: bytes, key: str) -> None:
+        """Look up what a request's turns lack; `key` is the name of the key it came with."""
         self._found = {}
         turns, store = self._turns, self._service.state.store
         if turns is None or store is None:
             return
-        lacking = await beside_loop(partial(turns.lacking, body), len(body))
+        lacking = await beside_loop(partial(turns.lacking, body), len(body), key)
         if not lacking:
             return
         try:

@@ -94,9 +94,11 @@ class Memory:
     # Whether an answer was there, and could not be kept in time.
     gave_up = False
 
-    def __init__(self, service: Service, api_path: ApiPath) -> None:
+    def __init__(self, service: Service, api_path: ApiPath, key: str = "") -> None:
         self._service = service
         self._api_path = api_path
+        # The name of the gateway key.
+        self._key = key
         self.turns = TurnMemory(service, api_path)
         self._haste = Haste()
 
@@ -111,7 +113,7 @@ class Memory:
             await check_references(state, settings, key, looked.said, body, target)
             if looked.said is None:
                 # It can refer to nothing, and only lack something.
-                await self.turns.recall(owner_of(key), body)
+                await self.turns.recall(owner_of(key), body, self._key)
             return None
         found = await looked_up(state, settings, key, looked.said, body, target)
         if found is not None and found.background and target.endpoint.protocol == RESPONSES and not target.kept_here:
@@ -240,7 +242,7 @@ class Memory:
         """A relayed answer that is known as a whole, under the name that is kept here."""
         kept_answer = self.kept_answer
         if kept_answer is not None:
-            body = await beside_loop(partial(kept_answer.under_name, body), len(body), paid=True)
+            body = await beside_loop(partial(kept_answer.under_name, body), len(body), self._key, paid=True)
         return body
 
     def anew(self) -> None:
@@ -253,7 +255,7 @@ class Memory:
         if self.kept_answer is not None:
             look_at = self.kept_answer.ending if prepared.stream else self.kept_answer.whole
             try:
-                await self._write(await beside_loop(partial(look_at, body), len(body), paid=True))
+                await self._write(await beside_loop(partial(look_at, body), len(body), self._key, paid=True))
             except asyncio.CancelledError:
                 self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
                 self.gave_up = True
@@ -299,7 +301,7 @@ class Memory:
         return told
 
     async def _settle_beside_loop(self, kept_answer: KeptAnswer, frames: bytes) -> None:
-        await self._write(await beside_loop(partial(kept_answer.ending, frames), len(frames), paid=True))
+        await self._write(await beside_loop(partial(kept_answer.ending, frames), len(frames), self._key, paid=True))
 
     def _settled(
         self, kept_answer: KeptAnswer, taken: Taken | None, told: asyncio.Future[None], writing: asyncio.Future[bool]

@@ -85,7 +85,7 @@ async def serve_response(
         case "GET" | "HEAD", ["input_items"]:
             page = page_of(request)
             items = await store.read(partial(_input_items, owner=owner, kept=kept))
-            listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items))
+            listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items), account.record.key)
             send(service, request, account, listing)
         case _:
             raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
@@ -93,7 +93,8 @@ async def serve_response(
 
 async def _show(service: Service, request: Request, account: Account, kept: Kept) -> None:
     """Send a response as it stands."""
-    send(service, request, account, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
+    body = await beside_loop(lambda: encode(shown_of(kept)), len(kept.body), account.record.key)
+    send(service, request, account, body)
 
 
 def _input_items(tables: Tables, owner: bytes, kept: Kept) -> list[Item]:

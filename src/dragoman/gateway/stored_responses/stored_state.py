@@ -93,6 +93,11 @@ def owner_of(key: Key | None) -> bytes:
     return key.digest if key.owner is None else key.owner
 
 
+def name_of(key: Key | None) -> str:
+    """The name of a key, as records have it; "" if none is asked for."""
+    return "" if key is None else key.name
+
+
 def several_owners(settings: Settings) -> bool:
     """Whether a provider's own state has to be told apart by the keys that made it: once it has, it always has."""
     # Those of the command line belong to whoever started the gateway, and are nobody else.
@@ -105,7 +110,7 @@ async def looked_up(
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
     shared, native, limit = several_owners(settings), target.keeps_responses, settings.limits.body
     if shared and native:
-        await beside_loop(partial(check_plain_references, body), len(body))
+        await beside_loop(partial(check_plain_references, body), len(body), name_of(key))
     if said is None:
         return None
     looking = partial(
@@ -137,7 +142,7 @@ async def check_references(
         return
     shared, owner = several_owners(settings), owner_of(key)
     if shared:
-        await beside_loop(partial(check_plain_references, body), len(body))
+        await beside_loop(partial(check_plain_references, body), len(body), name_of(key))
     checking = partial(_checked, owner=owner, said=said, shared=shared)
     if state.store is None:
         checking(None)
