@@ -286,6 +286,7 @@ TIMEOUTS: dict[str, Kind[object]] = {
     "connect": _duration("10"),
     "first_byte": _duration('"5 min"'),
     "idle": _duration("120"),
+    "content": _duration('"15 min"'),
     "total": _duration('"30 min"'),
     "keep_alive": _duration("15"),
     "client_headers": _duration("30"),

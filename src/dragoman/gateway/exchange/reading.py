@@ -74,11 +74,12 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
         if translator.finished:
             limits.ending()
         elif translator.speaking:
-            limits.spoken()
+            if translator.progressed():
+                limits.spoken()
             passed.spoken()
 
     if translator.speaking:
-        limits.hearing()
+        limits.hearing(stream=True)
         passed.spoken()
     else:
         limits.opening()
