@@ -274,7 +274,7 @@ SERVER: dict[str, Kind[object]] = {
         words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
     ),
     "relayed_paths": Kind(
-        words="list of methods with paths", example='["DELETE /files/*"]', read=values.read_relayed_paths
+        words="list of methods with paths", example='["GET /files/*"]', read=values.read_relayed_paths
     ),
     "strict": _SWITCH,
     "pooled_limits": _SWITCH,

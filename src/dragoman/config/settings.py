@@ -38,9 +38,9 @@ class Server(Struct, frozen=True, kw_only=True):
     # Proxies in front of it, as addresses or networks, that are believed about the client's address
     # (`X-Forwarded-For`); it is in the log and decides nothing.
     trusted_proxies: tuple[str, ...] = ()
-    # Further paths of providers that are relayed with their key, as `DELETE /files/*`: a method or `*`, and a path
+    # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
-    # computes (embeddings, images, audio, moderation, rerank) and files, batches and the like, made and read.
+    # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
     relayed_paths: tuple[str, ...] = ()
     # Refuse whatever would lose something, for everybody.
     strict: bool = False
