@@ -252,6 +252,10 @@ class Stalled(TimedOut):
     """The answer began, and did not go on."""
 
 
+class NoContent(Stalled):
+    """The answer began, and went on with signs of life alone."""
+
+
 class Overdue(TimedOut):
     """The exchange as a whole took too long."""
 

@@ -34,6 +34,7 @@ from tests.gateway.harness import CHAT, House, Received, Reply, running, whole
 from tests.sdk.providers import Turn
 from tests.sdk.providers import answer as answer_of
 from tests.server.process import PATIENCE, Process, clean_environment
+from tests.server.workers import wait_gone
 from tests.waiting import wait_until
 
 SECRET = "sk-0123456789abcdef-of-mine"
@@ -256,6 +257,33 @@ def test_a_launch_that_is_killed_leaves_no_gateway_behind(place: Path, workers: 
     finally:
         os.kill(told["pid"], signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
+
+
+def test_item_22_a8_the_key_of_a_killed_launch_goes_at_the_next_start_once_its_client_has_ended(place: Path) -> None:
+    process = launching(place, "claude", "--model", "echo/text", "--", "wait")
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    file = Path(told["settings"]["file"])
+    try:
+        process.kill()
+        process.wait(PATIENCE)
+        wait_until(lambda: not running_at(port_of(told)), "the gateway of a killed launch ends")
+        # The client still runs, and has its settings there.
+        launch_again(place)
+        assert file.exists()
+    finally:
+        os.kill(told["pid"], signal.SIGKILL)
+        process.communicate(timeout=PATIENCE)
+    wait_gone([told["pid"]])
+    launch_again(place)
+    assert not file.parent.exists()
+
+
+def launch_again(place: Path) -> None:
+    """Another launch beside the first, to its end."""
+    process = launching(place, "claude", "--model", "echo/text")
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 5
 
 
 def test_pitfall_635_637_the_client_gets_the_same_as_settings_with_one_credential(place: Path) -> None:

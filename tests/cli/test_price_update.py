@@ -135,6 +135,34 @@ def test_pitfall_456_the_old_book_stays_until_the_new_one_is_whole(
     assert list(kept().parent.iterdir()) == [kept()]
 
 
+@pytest.mark.parametrize("price", ["1e999990", "1e999999999", "-1", "1e20", '"sNaN"', '"Infinity"'])
+@pytest.mark.parametrize("step", [False, True])
+def test_item_22_a8_a_price_of_any_size_is_refused_with_a_message(
+    price: str, step: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # The first took minutes to be written out in digits, the second was an error of arithmetic.
+    said = f'{{"base": 1, "tiers": [{{"start": 5, "price": {price}}}]}}' if step else price
+    model = f'{{"id": "m", "match": {{"equals": "m"}}, "prices": {{"input_mtok": {said}}}}}'
+    assert main(["prices", "update", "--from", put(f'[{{"id": "p", "models": [{model}]}}]'.encode())]) == 1
+    err = capfd.readouterr().err
+    assert "is no collection of prices: input_mtok is no price, from 0 to 1000 dollars for one" in err
+    assert not kept().exists()
+
+
+@pytest.mark.parametrize("number", ["1e999990", "1e999999999", "9" * 5000, "1e400"])
+@pytest.mark.parametrize("member", ["start", "window", "amount"])
+def test_item_22_a8_so_is_any_other_number(number: str, member: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if member == "amount":
+        row = f'["m", [], [null, [[null, [[{number}]]]]]]'
+        book = f'{{"format": 1, "source": "s", "version": "v", "taken": "2999-01-01", "providers": {{"p": [[{row}]]}}}}'
+    else:
+        prices = f'{{"input_mtok": {{"base": 1, "tiers": [{{"start": {number}, "price": 1}}]}}}}'
+        more = f', "context_window": {number}' if member == "window" else f', "prices": {prices}'
+        book = f'[{{"id": "p", "models": [{{"id": "m", "match": {{"equals": "m"}}{more}}}]}}]'
+    assert main(["prices", "update", "--from", put(book.encode())]) == 1
+    assert "new.json is no" in capfd.readouterr().err
+
+
 def test_a_compiled_table_is_taken_as_well(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["prices", "update", "--from", put(msgspec.json.encode(own_table()))]) == 0
     assert "no price changes" in capfd.readouterr().out

@@ -29,8 +29,8 @@ def test_headers_do_what_the_page_says() -> None:
         assert told.header("request-id")
         assert house.post("/v1/messages", question, x_dragoman_strict="1").status == 400
         assert len(house.provider.received) == 1
-        assert house.get("/v1/files").status == 404
-        house.get("/v1/files", x_dragoman_provider="chat")
+        assert house.post("/v1/files", b"").status == 404
+        house.post("/v1/files", b"", x_dragoman_provider="chat")
         assert house.provider.received[1].target == "/v1/files"
     for name in ("provider: NAME", "strict: 1", "report: full", "route", "losses"):
         assert f"`x-dragoman-{name}`" in PAGE

@@ -144,7 +144,7 @@ def test_lists_have_only_names_that_lead_somewhere() -> None:
 
 def test_a_path_of_a_provider_that_is_not_there_is_refused() -> None:
     with running((), settings_with) as house:
-        assert house.get("/v1/files", x_dragoman_provider="gone").status == 404
+        assert house.post("/v1/files", b"", x_dragoman_provider="gone").status == 404
 
 
 def test_a_reload_that_would_lose_a_provider_is_not_applied() -> None:

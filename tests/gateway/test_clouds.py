@@ -664,10 +664,13 @@ def test_other_paths_are_not_there_and_nobody_is_called(cloud: str, path: str) -
         assert house.provider.received == []
 
 
+OPENED = ("GET /messages/batches", "GET /files")
+
+
 @pytest.mark.parametrize("cloud", ["bedrock", "vertex"])
 def test_a_cloud_is_not_the_one_that_other_paths_go_to(cloud: str) -> None:
     def alone(port: int) -> Settings:
-        return Settings(providers={cloud: provider_of(cloud, port)})
+        return Settings(providers={cloud: provider_of(cloud, port)}, server=Server(relayed_paths=OPENED))
 
     with running((), alone) as house:
         for path in ("/v1/messages/batches", "/v1/embeddings", "/v1/files"):

@@ -99,7 +99,7 @@ def test_a_listener_of_another_user_is_told_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_files_go_to_nobody_who_was_not_set_up() -> None:
     with running(answers, settings_with) as house:
-        assert house.get("/v1/files").status == 404
+        assert house.post("/v1/files", b"").status == 404
         assert house.provider.received == []
 
 

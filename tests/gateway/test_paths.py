@@ -175,24 +175,44 @@ COMPUTED = (
     "POST /moderations",
     "POST /rerank",
     "POST /files",
+    "POST /uploads/upload_1/parts",
+    "POST /messages/batches",
+    "POST /videos",
+    "POST /vector_stores/vs_1/files",
+)
+# What belongs to the provider's account, and to no gateway key that is known.
+OF_THE_ACCOUNT = (
+    "GET /files",
+    "HEAD /files",
     "GET /files/file-1",
     "HEAD /files/file-1",
     "GET /files/file-1/content",
-    "POST /uploads/upload_1/parts",
+    "GET /uploads/upload_1",
+    "GET /batches",
     "GET /batches/batch_1",
-    "POST /messages/batches",
+    "GET /messages/batches",
+    "GET /messages/batches/msgbatch_1",
     "GET /messages/batches/msgbatch_1/results",
+    "GET /containers",
+    "GET /containers/c",
+    "GET /containers/c/files",
+    "GET /containers/c/files/f",
+    "GET /containers/c/files/f/content",
+    "DELETE /containers/c/files/f",
+    "GET /vector_stores",
+    "GET /vector_stores/vs_1",
+    "GET /vector_stores/vs_1/files",
+    "GET /vector_stores/vs_1/files/f",
+    "GET /vector_stores/vs_1/files/f/content",
+    "GET /vector_stores/vs_1/file_batches/b",
+    "GET /vector_stores/vs_1/file_batches/b/files",
     "POST /vector_stores/vs_1/search",
+    "GET /videos",
+    "GET /videos/video_1",
     "GET /videos/video_1/content",
+    "POST /videos/video_1/remix",
 )
 OF_ONE_OWNER = (
-    "GET /files",
-    "HEAD /files",
-    "GET /batches",
-    "GET /messages/batches",
-    "GET /vector_stores",
-    "GET /containers",
-    "GET /videos",
     "POST /batches",
     "POST /batches/batch_1/cancel",
     "POST /messages/batches/msgbatch_1/cancel",
@@ -247,7 +267,16 @@ def test_what_a_model_computes_is_relayed_and_what_it_needs(shared: bool) -> Non
     assert [asked for asked in COMPUTED if not is_relayed(*asked.split(), shared=shared)] == []
 
 
-def test_lists_of_an_account_cancelling_and_requests_in_files_are_relayed_where_it_is_one_owners() -> None:
+@pytest.mark.parametrize("shared", [True, False])
+def test_item_22_a8_what_belongs_to_the_providers_account_is_read_by_nobody_unless_it_is_opened(shared: bool) -> None:
+    assert [asked for asked in OF_THE_ACCOUNT if is_relayed(*asked.split(), shared=shared)] == []
+    for asked in OF_THE_ACCOUNT:
+        method, path = asked.split()
+        opened = f"{'GET' if method == 'HEAD' else method} {path}"
+        assert is_relayed(method, path, shared=shared, opened=[opened])
+
+
+def test_cancelling_and_requests_in_files_are_relayed_where_it_is_one_owners() -> None:
     assert [asked for asked in OF_ONE_OWNER if not is_relayed(*asked.split(), shared=False)] == []
     assert [asked for asked in OF_ONE_OWNER if is_relayed(*asked.split(), shared=True)] == []
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Wish
-from dragoman.launching.settings_files import command_line, managed_notes, own_variables, settings_of, taken_out
+from dragoman.launching.settings_files import (
+    command_line,
+    managed_notes,
+    own_variables,
+    remove_stale,
+    settings_of,
+    taken_out,
+)
 
 PLAN = CLIENTS["claude"].plan(Wish(url="http://127.0.0.1:8484", model="m", launch="one"))
 ENVIRONMENT = {**PLAN.environment, PLAN.key_variable: "the-key", "NO_PROXY": "127.0.0.1", "HOME": "/home/me"}
@@ -55,6 +64,53 @@ def test_the_key_is_in_a_file_and_not_on_the_command_line() -> None:
         assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
         assert "the-key" in file.read_text()
     assert not file.parent.exists()
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which launches have theirs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left_behind(place: Path, name: str = "dragoman-launch-killed") -> Path:
+    """The key of a launch that was killed."""
+    (place / name).mkdir(mode=0o700)
+    file = place / name / "settings.json"
+    file.write_text("the-key")
+    return file
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_item_22_a8_the_key_of_a_launch_that_was_killed_goes_at_the_next_start(client: str, temporary: Path) -> None:
+    stale, other = left_behind(temporary), left_behind(temporary, "dragoman-of-another-kind")
+    plan = CLIENTS[client].plan(Wish(url="http://127.0.0.1:8484", model="m"))
+    with command_line(f"/bin/{client}", plan, [], {plan.key_variable: "k"}):
+        assert not stale.parent.exists()
+    assert list(temporary.iterdir()) == [other.parent]
+
+
+def test_item_22_a8_the_key_of_a_launch_that_runs_stays(temporary: Path) -> None:
+    with command_line("/bin/claude", PLAN, [], ENVIRONMENT) as words:
+        file = Path(words[2])
+        assert file.parent.parent == temporary
+        remove_stale()
+        assert "the-key" in file.read_text()
+    assert list(temporary.iterdir()) == []
+
+
+def test_item_22_a8_what_is_no_launch_of_this_user_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty, link = temporary / "dragoman-launch-beginning", temporary / "dragoman-launch-link"
+    empty.mkdir()
+    target = left_behind(temporary, "target")
+    link.symlink_to(target.parent)
+    (temporary / "dragoman-launch-file").touch()
+    remove_stale()
+    assert empty.exists() and link.exists() and target.exists()
+    theirs = left_behind(temporary)
+    monkeypatch.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+    remove_stale()
+    assert theirs.exists()
 
 
 def test_a_client_that_goes_by_its_environment_gets_no_file() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 
 from dragoman.errors import WireError
-from dragoman.rules.arguments_said import ArgumentsSaid
+from dragoman.rules.arguments_said import ArgumentsSaid, CallsSeen
 
 
 def told(*pieces: str, free: bool = False) -> str:
@@ -109,3 +109,10 @@ def test_item_7_another_value_after_all_so_far_is_an_error() -> None:
         said.take(piece, "/x")
     with pytest.raises(WireError):
         said.take('{"x":2}', "/x")
+
+
+def test_item_22_a8_a_number_beyond_all_arithmetic_is_compared_as_it_is_written() -> None:
+    seen = CallsSeen()
+    assert not seen.again("call", "f", '{"a":1e99999999999999999999}')
+    assert seen.again("call", "f", '{"a":1e99999999999999999999}')
+    assert not seen.again("call", "f", '{"a": 1e99999999999999999999}')

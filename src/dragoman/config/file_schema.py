@@ -274,7 +274,7 @@ SERVER: dict[str, Kind[object]] = {
         words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
     ),
     "relayed_paths": Kind(
-        words="list of methods with paths", example='["DELETE /files/*"]', read=values.read_relayed_paths
+        words="list of methods with paths", example='["GET /files/*"]', read=values.read_relayed_paths
     ),
     "strict": _SWITCH,
     "pooled_limits": _SWITCH,
@@ -286,6 +286,7 @@ TIMEOUTS: dict[str, Kind[object]] = {
     "connect": _duration("10"),
     "first_byte": _duration('"5 min"'),
     "idle": _duration("120"),
+    "content": _duration('"15 min"'),
     "total": _duration('"30 min"'),
     "keep_alive": _duration("15"),
     "client_headers": _duration("30"),

@@ -38,9 +38,9 @@ class Server(Struct, frozen=True, kw_only=True):
     # Proxies in front of it, as addresses or networks, that are believed about the client's address
     # (`X-Forwarded-For`); it is in the log and decides nothing.
     trusted_proxies: tuple[str, ...] = ()
-    # Further paths of providers that are relayed with their key, as `DELETE /files/*`: a method or `*`, and a path
+    # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
-    # computes (embeddings, images, audio, moderation, rerank) and files, batches and the like, made and read.
+    # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
     relayed_paths: tuple[str, ...] = ()
     # Refuse whatever would lose something, for everybody.
     strict: bool = False
@@ -105,8 +105,11 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
     first_byte: float = 300.0
     # Silence within an answer.
     idle: float = 120.0
+    # Time without content within a stream, whatever else comes: text, reasoning and arguments are content; pings,
+    # comments, blank lines and empty deltas are not.
+    content: float = 900.0
     # A whole exchange, from the request to the last byte of the answer. Left out, half an hour, but for streams: one
-    # that has begun to say something goes on for as long as it does not fall silent.
+    # that has begun to say something goes on for as long as it has more to say.
     total: float | None = None
     # Silence after which a streaming client gets a keep-alive of its own protocol.
     keep_alive: float = 15.0
@@ -130,7 +133,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def soonest(self) -> float:
         """The first of all limits that an exchange may meet, and of signs of life, while its provider is waited for."""
-        return min(self.first_byte, self.idle, self.whole, self.keep_alive)
+        return min(self.first_byte, self.idle, self.content, self.whole, self.keep_alive)
 
 
 class Routing(Struct, frozen=True, kw_only=True):

@@ -187,9 +187,10 @@ def _family_of(rest: str) -> str:
     return RESPONSES if rest.startswith(("/responses", "/conversations")) else CHAT
 
 
-# What is relayed of a provider's other paths: what a model computes, and what is needed for that. `{id}` is any one
-# segment. Everything else is closed, which is what mints, administers and deletes, and whatever nobody thought of; so
-# are stored completions, which show what others said. `server.relayed_paths` opens more.
+# What is relayed of a provider's other paths: what a model computes, and what is made for that. `{id}` is any one
+# segment. Everything else is closed: what mints, administers and deletes, what reads or lists things of the provider's
+# account, which may be of another gateway key or of nobody here, and whatever nobody thought of. Responses and
+# conversations are of a key, which is looked for before. `server.relayed_paths` opens more.
 _RELAYED = """
 POST /embeddings
 POST /completions
@@ -213,35 +214,16 @@ POST /audio/speech
 POST /audio/transcriptions
 POST /audio/translations
 POST /videos
-POST /videos/{id}/remix
-GET  /videos/{id}
-GET  /videos/{id}/content
 POST /files
-GET  /files/{id}
-GET  /files/{id}/content
 POST /uploads
 POST /uploads/{id}/parts
 POST /uploads/{id}/complete
-GET  /batches/{id}
 POST /messages/batches
-GET  /messages/batches/{id}
-GET  /messages/batches/{id}/results
 POST /containers
-GET  /containers/{id}
 POST /containers/{id}/files
-GET  /containers/{id}/files
-GET  /containers/{id}/files/{id}
-GET  /containers/{id}/files/{id}/content
 POST /vector_stores
-GET  /vector_stores/{id}
-POST /vector_stores/{id}/search
 POST /vector_stores/{id}/files
-GET  /vector_stores/{id}/files
-GET  /vector_stores/{id}/files/{id}
-GET  /vector_stores/{id}/files/{id}/content
 POST /vector_stores/{id}/file_batches
-GET  /vector_stores/{id}/file_batches/{id}
-GET  /vector_stores/{id}/file_batches/{id}/files
 POST   /responses/compact
 GET    /responses/{id}
 DELETE /responses/{id}
@@ -256,16 +238,10 @@ POST   /conversations/{id}/items
 GET    /conversations/{id}/items/{id}
 DELETE /conversations/{id}/items/{id}
 """
-# Only where everything in the account is one owner's: lists of all that is there, the end of what others began, and
-# requests in a file, where nobody sees what they refer to.
+# Only where all gateway keys are one owner's: the end of what others began, and requests in a file, where nobody sees
+# what they refer to.
 _RELAYED_FOR_ONE = """
 POST /batches
-GET  /files
-GET  /batches
-GET  /messages/batches
-GET  /containers
-GET  /vector_stores
-GET  /videos
 POST /batches/{id}/cancel
 POST /messages/batches/{id}/cancel
 POST /uploads/{id}/cancel

@@ -101,7 +101,8 @@ class Run:
     def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the client and give its exit status, as a shell would tell it."""
         if self._early is None:
-            process = subprocess.Popen(words, env=environment)
+            # It inherits what is inheritable: a lock that says that it runs (`settings_files`).
+            process = subprocess.Popen(words, env=environment, close_fds=False)
             self._pid = process.pid
             if self._early is not None:
                 # It came in between, and nobody but us has heard it.

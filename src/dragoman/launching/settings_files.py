@@ -2,12 +2,13 @@
 
 Claude Code puts the variables of its settings over those of its environment, so it gets the same ones as settings, too:
 in a file, since whoever lists processes sees command lines, and keys in them. What stands in the user's files beside
-them stays in force.
+them stays in force. The file goes with the launch; if that is killed, the next one removes it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ _MANAGED_FOLDER = "managed-settings.d"
 # A program of the user's that prints a key would win over ours.
 _HELPER = "apiKeyHelper"
 _LARGEST = 1024 * 1024
+# The directory of a launch, and the file in it that holds the key.
+_PREFIX, _FILE = "dragoman-launch-", "settings.json"
 # What keeps a proxy away from this machine.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 
@@ -54,16 +57,59 @@ def command_line(
     program: str, plan: Plan, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[list[str]]:
     """The words that start the client, and beside them, as long as it runs, the file that they name."""
+    remove_stale()
     if not plan.settings:
         yield [program, *plan.arguments, *arguments]
         return
     given, rest = taken_out(plan.settings, arguments)
-    # Made for this user alone, the folder as well as the file.
-    with tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True) as folder:
-        file = Path(folder) / "settings.json"
+    with _own_directory() as directory:
+        file = directory / _FILE
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(encode(settings_of(plan, environment, given)))
         yield [program, plan.settings, str(file), *plan.arguments, *rest]
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    """A directory for this user alone, locked for as long as this process or the client runs."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+        if os.name == "nt":
+            yield Path(name)
+            return
+        import fcntl
+
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Before there is a key in it: what is locked is in use. The client inherits the lock, and may outlive us.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.set_inheritable(descriptor, True)
+            yield Path(name)
+        finally:
+            os.close(descriptor)
+
+
+def remove_stale() -> None:
+    """Remove the keys of launches that were killed: those in directories whose lock no process holds any more."""
+    if os.name == "nt":
+        return
+    import fcntl
+
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            # Another user's, removed meanwhile, or no directory.
+            continue
+        try:
+            if os.fstat(descriptor).st_uid == os.getuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(_FILE, dir_fd=descriptor)
+                shutil.rmtree(directory, ignore_errors=True)
+        except (BlockingIOError, FileNotFoundError):
+            # In use, or about to be.
+            continue
+        finally:
+            os.close(descriptor)
 
 
 def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[str]]:

@@ -19,12 +19,12 @@ from dragoman.errors import DragomanError
 
 FORMAT = 1
 # A thousand dollars for a token are a mistake, and so are larger windows than these.
-_DEAREST = 10**15
+DEAREST = 10**15
 _LARGEST = 10**9
 _LAST_DAY = 10**5
 _MINUTES = 24 * 60
 
-Amount: TypeAlias = Annotated[int, Meta(ge=0, le=_DEAREST)]
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=DEAREST)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
 # From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
 When: TypeAlias = int | tuple[int, int] | None

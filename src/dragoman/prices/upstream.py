@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.prices.table import CONTAINS, ENDS, EQUALS, FORMAT, REGEX, STARTS, Rates, Table, read_table
+from dragoman.prices.table import CONTAINS, DEAREST, ENDS, EQUALS, FORMAT, REGEX, STARTS, Rates, Table, read_table
 
 SOURCE = "genai-prices"
 # Pico-dollars per token in a dollar for a million of them, and per piece in a dollar for a thousand.
@@ -34,6 +34,8 @@ _TOKENS = "_mtok"
 # What a request may be, of which prices depend: the members that name a tier.
 _TIERS = ("service_tier", "processing")
 _USUAL = "default"
+# What is too large becomes infinite, which is no price, instead of an error of arithmetic.
+_UNTRAPPED = Context(traps=[])
 # More combinations of conditions for one name nobody means.
 _MOST_RULES = 200
 
@@ -211,7 +213,7 @@ def _rates(prices: Mapping[str, Decimal | Steps], input_tokens: int) -> list[obj
     amounts: dict[str, int] = {}
     for name, price in prices.items():
         member, unit = _CLASSES[name]
-        amounts[member] = whole(_at(price, input_tokens) * unit, name)
+        amounts[member] = whole(_UNTRAPPED.multiply(_at(price, input_tokens), Decimal(unit)), name)
     return _trimmed([amounts.get(name) for name in Rates.__struct_fields__])
 
 
@@ -227,8 +229,9 @@ def _at(price: Decimal | Steps, input_tokens: int) -> Decimal:
 
 def whole(amount: Decimal, name: str) -> int:
     """An amount of pico-dollars, rounded half up: some rates are thirds, and some have noise behind their digits."""
-    if not amount.is_finite() or amount < 0:
-        raise ValueError(f"{name} is no price")
+    # The digits of an amount are built only after its size is known: there may be a milliard of them.
+    if not amount.is_finite() or not 0 <= amount <= DEAREST:
+        raise ValueError(f"{name} is no price, from 0 to {DEAREST // 10**12} dollars for one")
     # What costs something never becomes free.
     return max(int(amount.to_integral_value(ROUND_HALF_UP)), int(amount > 0))
 

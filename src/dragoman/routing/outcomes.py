@@ -67,8 +67,9 @@ class Heard(Enum):
 class Chances(Struct, frozen=True, kw_only=True):
     """What is left of all that is bounded."""
 
-    # Of this target.
+    # Of this target: how often it may be asked again, and was.
     retries: int = 0
+    pauses: int = 0
     has_budget: bool = True
     # Of the exchange: other targets, attempts and calls, seconds, and replays of what may have been billed.
     others: bool = False
@@ -168,8 +169,9 @@ def _may_go_on(heard: Heard, chances: Chances) -> bool:
 
 def _may_ask_again(chances: Chances) -> bool:
     wait = chances.wait
-    # No pause is longer than the longest: who asks for more is not asked again.
-    patient = wait is None or wait <= min(LONGEST_PAUSE, chances.seconds)
+    # No pause is longer than the longest: who asks for more is not asked again. Nor is anybody after whose pause
+    # nothing would be left.
+    patient = (wait is None or wait <= LONGEST_PAUSE) and pause(chances.pauses, wait, 0.0) < chances.seconds
     return chances.retries > 0 and chances.has_budget and chances.should_retry is not False and patient
 
 

@@ -16,7 +16,7 @@ What comes is told once, and two values for one call are never glued:
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonValue, Number
@@ -241,7 +241,8 @@ def _equal(one: str, other: str) -> bool:
         if isinstance(first, str) and not isinstance(second, str):
             return is_complete(first) and _same(decode(first), second)
         return _same(first, second)
-    except RecursionError:
+    except (RecursionError, InvalidOperation):
+        # Too deep, or a number with an exponent that is beyond all arithmetic.
         return False
 
 

@@ -67,13 +67,13 @@ def _with_blank_line(frame: bytes) -> bytes:
     The end of a stream ends an event here (S14), but the official SDKs of Python drop one that no blank line ends: the
     client would miss the finish reason, `message_stop` or `response.completed`. What has no data says nothing.
     """
-    if _has_data(frame) is None:
+    if has_data(frame) is None:
         return frame
     line_end = b"\r\n" if b"\r\n" in frame else b"\r" if b"\r" in frame else b"\n"
     return frame + line_end * (1 if frame.endswith(line_end) else 2)
 
 
-_has_data = re.compile(rb"(?:\A|[\r\n])data").search
+has_data = re.compile(rb"(?:\A|[\r\n])data").search
 
 # A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
 _BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")

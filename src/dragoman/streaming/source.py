@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from dragoman.errors import DragomanError
 from dragoman.model.events import (
+    ArgumentsDelta,
     Ended,
     Event,
     Failed,
@@ -16,6 +17,7 @@ from dragoman.model.events import (
     PartStarted,
     Started,
     Stopped,
+    TextDelta,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
@@ -32,6 +34,8 @@ _Told: TypeAlias = Callable[[bytes], list[Event]]
 
 # Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
 _OPENING = frozenset({Started, UsageReported, Heartbeat})
+# No content: a provider may send these for ever.
+_SILENT = _OPENING | {PartEnded}
 # Nothing is to be remembered of these.
 _PASSING = frozenset({PartGrew, PartEnded, Heartbeat})
 
@@ -56,6 +60,7 @@ class Source:
         "opening",
         "over",
         "pauses",
+        "progressed",
         "spoken",
         "started",
         "stop",
@@ -79,6 +84,8 @@ class Source:
         self.pauses: PauseStage | None = None
         self.over = False
         self.spoken = self.answered = False
+        # Whether content came since somebody last looked.
+        self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
         # What was counted before anything was said; and whether it is known of a failure what all of it took.
@@ -180,6 +187,8 @@ class Source:
         return self._noted([Failed(failure, usage)])
 
     def _noted(self, events: list[Event]) -> list[Event]:
+        if not self.progressed and events:
+            self.progressed = _have_content(events)
         if not self.spoken:
             self._note_opening(events)
         if self.pauses is not None:
@@ -222,6 +231,18 @@ class Source:
                 return
             if isinstance(event, UsageReported):
                 self.opening = event.usage
+
+
+def _have_content(events: list[Event]) -> bool:
+    """Whether any of these events is a part, text, reasoning, arguments, or an end."""
+    for event in events:
+        if isinstance(event, PartGrew):
+            delta = event.delta
+            if not isinstance(delta, TextDelta | ArgumentsDelta) or delta.text:
+                return True
+        elif type(event) not in _SILENT:
+            return True
+    return False
 
 
 def _broken(message: str) -> Failed:

@@ -124,8 +124,10 @@ class StreamTranslator:
             return self.feed(chunk)
         # Frames are read whole: after the first content the source is always between two of them.
         at = plain_end(chunk, 0) if source.spoken else 0
-        if at == len(chunk):
-            return chunk
+        if at:
+            source.progressed = True
+            if at == len(chunk):
+                return chunk
         end = chunk.rfind(b"\n\n") + 2
         if end == 1:
             # One more line end behind the last frame may have come by itself.
@@ -137,6 +139,7 @@ class StreamTranslator:
         while at < end and not source.over:
             following = plain_end(chunk, at) if source.spoken else at
             if following > at:
+                source.progressed = True
                 out.append(chunk[at:following])
             else:
                 following = frame_end(chunk, at)
@@ -181,6 +184,14 @@ class StreamTranslator:
             return b""
         self._closed = True
         return self._lane.end([] if self.finished else self._source.fail(failure))
+
+    def progressed(self) -> bool:
+        """Whether content came since this was last asked: text, reasoning, arguments, a part or an end."""
+        source = self._source
+        if source.progressed:
+            source.progressed = False
+            return True
+        return False
 
     @property
     def speaking(self) -> bool:

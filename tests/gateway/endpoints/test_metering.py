@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import metering
 from dragoman.gateway.endpoints.metering import Tail
 from dragoman.gateway.records.costs import UNREPORTED
@@ -41,7 +41,8 @@ COMPACTED = {
 
 
 def settings(port: int) -> Settings:
-    return replace(settings_for(port), prices={"chat/served": OWN, "responses/served": OWN})
+    opened = Server(relayed_paths=("GET /files/*",))
+    return replace(settings_for(port, server=opened), prices={"chat/served": OWN, "responses/served": OWN})
 
 
 PATHS = {

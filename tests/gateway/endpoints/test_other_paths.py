@@ -40,9 +40,18 @@ FORM = (
 )
 
 
+# What an operator opens whose account is his alone.
+READING = Server(relayed_paths=("GET /files", "GET /files/*", "GET /messages/batches/*", "GET /vector_stores/*"))
+
+
+def reading(port: int) -> Settings:
+    """A gateway at which what the account holds is read."""
+    return settings_for(port, server=READING)
+
+
 def only_chat(port: int) -> Settings:
-    """A gateway with one provider that speaks an OpenAI protocol."""
-    made = settings_for(port)
+    """The same with one provider that speaks an OpenAI protocol."""
+    made = reading(port)
     return replace(made, providers={name: made.providers[name] for name in ("chat", "messages", "echo")})
 
 
@@ -99,7 +108,7 @@ def test_a_stream_of_another_path_passes_as_it_comes() -> None:
     ],
 )
 def test_a_request_without_a_model_goes_to_the_provider_it_names_or_the_only_one(method: str, path: str) -> None:
-    for settings, headers in ((settings_for, {"x_dragoman_provider": "chat"}), (only_chat, {})):
+    for settings, headers in ((reading, {"x_dragoman_provider": "chat"}), (only_chat, {})):
         with running([whole({"ok": True})], settings) as house:
             told = house.ask(method, path, b"", content_type="application/json", **headers)
             assert (told.status, told.json()) == (200, {"ok": True}), told.body
@@ -109,7 +118,7 @@ def test_a_request_without_a_model_goes_to_the_provider_it_names_or_the_only_one
 
 
 def test_a_request_that_names_nobody_among_several_is_a_404() -> None:
-    with running() as house:
+    with running((), reading) as house:
         told = house.get("/v1/files")
         assert told.status == 404
         assert "x-dragoman-provider" in str(failure_of(CHAT, told)["message"])
@@ -118,7 +127,7 @@ def test_a_request_that_names_nobody_among_several_is_a_404() -> None:
 
 
 def test_paths_below_messages_go_to_a_provider_of_messages() -> None:
-    with running([whole({"id": "msgbatch_1"})]) as house:
+    with running([whole({"id": "msgbatch_1"})], reading) as house:
         told = house.get("/v1/messages/batches/msgbatch_1", x_dragoman_provider="messages")
         assert told.json() == {"id": "msgbatch_1"}
         received = house.provider.received[0]
@@ -209,7 +218,7 @@ def test_an_answer_that_is_cut_is_seen_to_be_cut() -> None:
 
 
 def test_an_answer_without_a_body_has_none() -> None:
-    with running([Reply(status=204, headers=())]) as house:
+    with running([Reply(status=204, headers=())], reading) as house:
         told = house.get("/v1/files/1", x_dragoman_provider="chat")
         assert (told.status, told.body) == (204, b"")
 
@@ -226,7 +235,7 @@ def test_a_path_cannot_leave_its_base(path: str) -> None:
 
 def test_a_key_in_an_errors_headers_never_gets_out() -> None:
     reply = whole({"error": {"message": "no"}}, 429, retry_after=PROVIDER_KEY, content_type=f"a/b; c={PROVIDER_KEY}")
-    with running([reply]) as house:
+    with running([reply], reading) as house:
         told = house.get("/v1/files", x_dragoman_provider="chat")
         assert told.status == 429
         assert told.header("retry-after") == "[redacted]"
@@ -234,7 +243,7 @@ def test_a_key_in_an_errors_headers_never_gets_out() -> None:
 
 
 def test_an_error_of_many_megabytes_is_not_searched_for_secrets() -> None:
-    with running([whole(b"x" * 2_000_000, 500)]) as house:
+    with running([whole(b"x" * 2_000_000, 500)], reading) as house:
         assert house.get("/v1/files", x_dragoman_provider="chat").status == 502
 
 
@@ -346,7 +355,7 @@ def test_a_query_cannot_say_another_method(query: str) -> None:
 
 def test_a_query_stays_behind_the_path() -> None:
     query = "purpose=a/../../organization&x=%2e%2e%2f?y"
-    with running([whole({"ok": True})]) as house:
+    with running([whole({"ok": True})], reading) as house:
         assert house.get(f"/v1/files?{query}", x_dragoman_provider="chat").status == 200
         assert house.provider.received[0].target == f"/v1/files?{query}"
 
@@ -362,17 +371,44 @@ def test_the_configuration_opens_a_path() -> None:
         assert [received.method for received in house.provider.received] == ["DELETE", "POST"]
 
 
-def test_where_owners_are_told_apart_nobody_lists_or_cancels_what_is_in_the_account() -> None:
+def test_where_owners_are_told_apart_nobody_cancels_what_is_in_the_account() -> None:
     def several(port: int) -> Settings:
-        return settings_for(port, keys=("first-key", "second-key"))
+        return settings_for(port, keys=("first-key", "second-key"), server=READING)
 
     with running(lambda _: whole({"ok": True}), several) as house:
-        for method, path in (("GET", "/files"), ("HEAD", "/batches"), ("POST", "/batches/batch_1/cancel")):
+        for method, path in (("HEAD", "/batches"), ("POST", "/batches/batch_1/cancel"), ("POST", "/batches")):
             told = house.ask(method, f"/v1{path}", b"", x_dragoman_provider="chat", x_api_key="first-key")
             assert told.status == 403, path
         assert not house.provider.received
+        # What is opened is open for every key.
         told = house.get("/v1/files/file-1", x_dragoman_provider="chat", x_api_key="first-key")
         assert told.status == 200
+
+
+@pytest.mark.parametrize("keys", [(), ("only-key",), ("first-key", "second-key")], ids=["no key", "one", "several"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/containers/cntr_1/files/cfile_1/content"),
+        ("HEAD", "/v1/containers/cntr_1/files/cfile_1/content"),
+        ("GET", "/openai/v1/containers/cntr_1"),
+        ("GET", "/v1/files/file-1/content"),
+        ("GET", "/v1/files"),
+        ("GET", "/v1/messages/batches/msgbatch_1/results"),
+        ("POST", "/v1/vector_stores/vs_1/search"),
+        ("GET", "/v1/videos/video_1/content"),
+        ("DELETE", "/v1/files/file-1"),
+    ],
+)
+def test_item_22_a8_what_the_providers_account_holds_is_not_read_with_its_key(
+    method: str, path: str, keys: tuple[str, ...]
+) -> None:
+    with running((), partial(settings_for, keys=keys)) as house:
+        key = keys[0] if keys else "none"
+        told = house.ask(method, path, b"", x_dragoman_provider="all", x_api_key=key)
+        assert (told.status, house.provider.received) == (403, [])
+        if method != "HEAD":
+            assert b"server.relayed_paths opens it" in told.body
 
 
 def test_what_stands_below_a_stored_response_is_closed_but_for_what_is_known() -> None:

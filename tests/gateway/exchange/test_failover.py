@@ -325,3 +325,32 @@ def test_a_target_that_is_left_out_did_not_fail(tmp_path: Path, monkeypatch: pyt
     course = play(kind.steps(CHAT, MESSAGES), tmp_path, monkeypatch, kind.setup)
     assert (course.status, course.targets) == (200, ["chat/served"])
     assert course.header("x-dragoman-route").endswith("attempts=1")
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_item_22_b11_no_pause_is_longer_than_what_is_left_of_the_total(
+    client: str, stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pauses of 0.5 s and 1 s are taken; the third, of 2 s, would end after the total: a call began at 3.5 s.
+    asked = asks(PATHS[client], {**brief(client, client, stream=stream), "model": "line"})
+    refused = told(error(client, "overloaded_error", "busy"), 503)
+    setup = Setup(
+        lines=(Line(pattern="line", targets=(f"{NAMES[client]}/served",), retries=5),), timeouts=Timeouts(total=2.0)
+    )
+    steps = [asked, *refused, passes(0.5), *refused, passes(1.0), *refused]
+    course = play(steps, tmp_path, monkeypatch, setup)
+    [record] = course.records
+    assert (course.status, course.calls, record.ended - record.started) == (503, 3, 1.5)
+    assert b"busy" in course.body
+
+
+def test_item_22_b11_the_next_target_is_asked_instead_of_a_pause_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asks(PATHS[CHAT], {**brief(CHAT, CHAT), "model": "line"})
+    refused = [answers(503, {**JSON, "retry-after": "2"}), says(error(CHAT, "overloaded_error", "busy")), ends()]
+    line = Line(pattern="line", targets=("chat/served", "messages/served"), retries=5)
+    steps = [asked, *refused, *told(whole(MESSAGES))]
+    course = play(steps, tmp_path, monkeypatch, Setup(lines=(line,), timeouts=Timeouts(total=2.0)))
+    assert (course.status, course.targets) == (200, ["chat/served", "messages/served"])

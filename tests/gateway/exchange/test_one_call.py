@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Server, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
@@ -61,7 +61,7 @@ def test_what_is_raised_inside_comes_out() -> None:
 
 def narrow(port: int) -> Settings:
     """Providers that have one call at a time, and nobody who waits for it."""
-    made = settings_for(port)
+    made = settings_for(port, server=Server(relayed_paths=("GET /files/*",)))
     limited = {name: replace(provider, concurrency=1, queue=0) for name, provider in made.providers.items()}
     limited["messages"] = replace(limited["messages"], counts_tokens=True)
     return replace(made, providers=limited)

@@ -18,6 +18,7 @@ import pytest
 from dragoman.gateway.processes import channel as module
 from dragoman.gateway.processes import other_workers
 from dragoman.gateway.processes.channel import ASKING, MOST_AT_ONCE, MOST_MESSAGE, TELLING, Channel, Malformed, Message
+from dragoman.gateway.processes.handshake import accept, dial
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.metrics import Metrics
@@ -220,15 +221,13 @@ def test_one_who_does_not_read_or_is_not_there_holds_up_nobody(monkeypatch: pyte
 
 
 SAID: dict[str, bytes] = {
-    "another token": bytes(len(TOKEN)) + TELLING,
-    "another wish": TOKEN + b"x",
-    "no batch": TOKEN + TELLING + b"\x00\x00\x00\x03abc",
-    "a batch without end": TOKEN + TELLING + b"\xff\xff\xff\xff",
-    "another value": TOKEN + TELLING + b"\x00\x00\x00\x01\xc0",
-    "a message with another value": TOKEN
-    + TELLING
+    "another wish": b"x",
+    "no batch": TELLING + b"\x00\x00\x00\x03abc",
+    "a batch without end": TELLING + b"\xff\xff\xff\xff",
+    "another value": TELLING + b"\x00\x00\x00\x01\xc0",
+    "a message with another value": TELLING
     + (lambda batch: len(batch).to_bytes(4, "big") + batch)(msgspec.msgpack.encode([Message("rest", b"\x01")])),
-    "a topic that is no text": TOKEN + TELLING + b"\x00\x00\x00\x05\x91\x92\xa1\xff\xc4",
+    "a topic that is no text": TELLING + b"\x00\x00\x00\x05\x91\x92\xa1\xff\xc4",
 }
 
 
@@ -236,7 +235,7 @@ SAID: dict[str, bytes] = {
 def test_whoever_says_anything_else_is_hung_up_on(case: str) -> None:
     async def main() -> None:
         async with crew(2) as made:
-            reader, writer = await asyncio.open_connection("127.0.0.1", made.page.port(1))
+            reader, writer = await dial(made.page.port(1), TOKEN)
             writer.write(SAID[case])
             # What was said beyond that is left unread.
             with suppress(ConnectionResetError):
@@ -253,7 +252,8 @@ def test_whoever_says_anything_else_is_hung_up_on(case: str) -> None:
 def test_what_cannot_be_understood_of_what_others_know_is_left_out() -> None:
     async def main() -> None:
         async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert (await reader.readexactly(len(TOKEN) + 1))[-1:] == ASKING
+            assert await accept(reader, writer, TOKEN)
+            assert await reader.readexactly(1) == ASKING
             writer.write(b"nonsense")
             writer.close()
 

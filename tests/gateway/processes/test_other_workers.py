@@ -19,6 +19,8 @@ from dragoman.gateway.records.record import Record
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
+# What a worker says to whoever connects, before it knows who that is.
+NONCE_BYTES = 32
 
 
 @pytest.fixture(autouse=True)
@@ -150,10 +152,12 @@ def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypat
     monkeypatch.setattr(module, "_LIMIT", 1_000_000)
     ask = module._ask
 
-    async def ask_with_own_timeout(port: int, asked: bytes, reads: msgspec.json.Decoder[Snapshot]) -> list[Snapshot]:
+    async def ask_with_own_timeout(
+        port: int, token: bytes, asked: bytes, reads: msgspec.json.Decoder[Snapshot]
+    ) -> list[Snapshot]:
         # The strange one is asked first, so that the long timeout is in force when the other one answers.
         monkeypatch.setattr(module, "_PATIENCE", 0.05 if port == page.port(0) and case == "no end" else LIMIT)
-        return await ask(port, asked, reads)
+        return await ask(port, token, asked, reads)
 
     monkeypatch.setattr(module, "_ask", ask_with_own_timeout)
 
@@ -204,8 +208,9 @@ def test_a_hostile_model_does_not_keep_a_worker_from_telling(page: Page, model: 
 
 
 UNKNOWN: dict[str, bytes] = {
-    "another token": bytes(TOKEN_BYTES),
-    "the token cut short": TOKEN[:-1],
+    "another proof": bytes(NONCE_BYTES + TOKEN_BYTES),
+    "the token itself": bytes(NONCE_BYTES) + TOKEN,
+    "a proof cut short": bytes(NONCE_BYTES + TOKEN_BYTES - 1),
     "a request of a browser": b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "nothing": b"",
 }
@@ -219,9 +224,9 @@ def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) 
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
         writer.write(UNKNOWN[case])
         writer.write_eof()
-        # What was said beyond the token's length is left unread.
+        # What was said beyond the proof's length is left unread.
         with suppress(ConnectionResetError):
-            assert await reader.read() == b""
+            assert len(await reader.read()) == NONCE_BYTES
         writer.close()
         await worker.close()
 
@@ -235,7 +240,7 @@ def test_one_who_says_nothing_is_hung_up_on(page: Page, monkeypatch: pytest.Monk
         worker = OtherWorkers(page, 0, TOKEN, counted())
         await worker.listen()
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
-        assert await reader.read() == b""
+        assert len(await reader.read()) == NONCE_BYTES
         writer.close()
         await worker.close()
 

@@ -343,3 +343,23 @@ def test_a_body_without_the_telemetry_line_stays_as_it_is(body: bytes) -> None:
     ledger = Ledger()
     assert without_telemetry(body, ledger) is body
     assert told(ledger) == []
+
+
+def test_item_22_a5_a_delta_of_no_text_is_no_content_and_one_that_ends_with_a_quotation_mark_is() -> None:
+    def frame(member: str) -> bytes:
+        return b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{%b}}\n\n' % member.encode()
+
+    said = [
+        '"text":"a"',
+        '"partial_json":"\\""',
+        '"text":":\\""',
+        '"text": ": \\""',
+        '"text":"\\\\"',
+        '"later":{"x":[]}',
+    ]
+    silent = ['"text":""', '"thinking": ""', '"partial_json":""']
+    for member in said:
+        assert plain_end(frame(member), 0) == len(frame(member)), member
+    for member in silent:
+        assert plain_end(frame(member), 0) == 0, member
+        assert plain_end(frame(said[0]) + frame(member), 0) == len(frame(said[0]))

@@ -297,3 +297,19 @@ def test_a_finish_after_text_that_looks_like_a_frame_is_read() -> None:
     chunk = CHUNK + CHUNK.replace(b'"x"', b'"data: {"').replace(b'"finish_reason":null', b'"finish_reason":"stop"')
     assert plain_end(chunk, 0) == len(CHUNK)
     assert plain_end(chunk, len(CHUNK)) == len(CHUNK)
+
+
+def test_item_22_a5_a_chunk_of_which_no_choice_says_anything_is_no_content() -> None:
+    def chunk(*deltas: str) -> bytes:
+        return b'data: {"choices":[%b]}\n\n' % ",".join('{"delta":' + delta + "}" for delta in deltas).encode()
+
+    silent = ["{}", "{ }", '{"content":""}', '{"role": "assistant", "content": null, "tool_calls": []}']
+    said = ['{"content":"a"}', '{"role":"assistant","content":"\\"delta\\":{}"}', '{"tool_calls":[{"index":0}]}']
+    for delta in silent:
+        assert plain_end(chunk(delta), 0) == 0, delta
+        assert plain_end(chunk(said[0]) + chunk(delta), 0) == len(chunk(said[0]) + chunk(delta))
+    for delta in said:
+        assert plain_end(chunk(delta), 0) == len(chunk(delta)), delta
+        assert plain_end(chunk("{}", delta), 0) == len(chunk("{}", delta)), delta
+    for nothing in (b'data: {"choices":[]}\n\n', b"data: {}\n\n", b": still here\n\n", b"\n\n", b'data: {"delta"'):
+        assert plain_end(nothing, 0) == 0

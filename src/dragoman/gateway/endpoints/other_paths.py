@@ -23,7 +23,7 @@ from dragoman.gateway.advice import redirected, shown
 from dragoman.gateway.endpoints.metering import Tail, meter
 from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
-from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.attempt import Attempt, is_stream
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
@@ -47,6 +47,7 @@ from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
+from dragoman.streaming.relay import has_data
 from dragoman.wire.members import OBJECT
 from dragoman.wire.multipart import field_span, is_form
 from dragoman.wire.spans import Span, replace_value
@@ -233,8 +234,13 @@ async def _hand_over(
     account.note(status=flight.status)
     clock, tail = service.clock, Tail()
 
+    streams = is_stream(flight)
+
     def take(piece: bytes) -> None:
         time_limits.heard = clock()
+        if streams and has_data(piece) is not None:
+            # Nobody reads these streams: any data may be content.
+            time_limits.spoken()
         tail.take(piece)
         request.write(piece)
 

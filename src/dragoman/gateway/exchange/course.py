@@ -239,6 +239,7 @@ class Course:
     def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> Chances:
         return Chances(
             retries=self._retries,
+            pauses=self.pauses,
             has_budget=self._has_budget(missed),
             others=bool(self._left()),
             larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),

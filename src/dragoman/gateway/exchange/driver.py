@@ -389,8 +389,11 @@ class Driver(StoreActs):
         if passed.size < passed.most:
             passed.chunks.append(chunk if size <= passed.most else chunk[: passed.most - passed.size])
         passed.size = size
-        out = self._feed(chunk)
-        if self._machine.flowing and not self._translator.finished:  # type: ignore[union-attr]  # what is fed is heard
+        out, translator = self._feed(chunk), self._translator
+        assert translator is not None
+        if translator.progressed():
+            self._limits.spoken()
+        if self._machine.flowing and not translator.finished:
             if out:
                 self._limits.told = now
                 self._client.write(out)
@@ -401,7 +404,6 @@ class Driver(StoreActs):
     def _took(self, out: bytes, now: float) -> None:
         self._step(Took(out, now))
         if self._translator is not None and (self._translator.speaking or self._machine.flowing):
-            self._limits.spoken()
             self._passed.spoken()
         if self._hung_up:
             raise HungUp

@@ -88,11 +88,12 @@ async def collect(command: Collect, reading: Reading) -> int:
         if translator.finished:
             limits.ending()
         elif translator.speaking:
-            limits.spoken()
+            if translator.progressed():
+                limits.spoken()
             passed.spoken()
 
     if translator.speaking:
-        limits.hearing()
+        limits.hearing(stream=True)
         passed.spoken()
     else:
         limits.opening()

@@ -34,6 +34,9 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
 
 _NATIVE_FAILURE = b"response.failed"
+_NO_EVENTS = Failure(
+    kind=FailureKind.BAD_GATEWAY, status=502, message="the provider sent nothing but blank lines and comments"
+)
 # Members of an enumeration are slow to find, and these are looked for in every stream.
 _CONTENT, _ALL, _ENDING, _SETTLING = Told.CONTENT, Told.ALL, State.ENDING, State.SETTLING
 _ANSWERED, _LINGERING = Kind.ANSWERED, Limit(LimitPhase.ENDING)
@@ -63,8 +66,7 @@ class StreamMoves(RequestMoves):
                     # Its id is told only when it is known whose it is.
                     self._do(TellNoted())
                 elif attempt.held_size > self._service.settings.limits.event:
-                    # No opening is that long.
-                    self._commit(event.now)
+                    self._overflow(event.now)
                 return
             self._commit(event.now)
         if not translator.finished:
@@ -75,6 +77,17 @@ class StreamMoves(RequestMoves):
             self._do(HangUp())
         else:
             self._do(_LINGERING)
+
+    def _overflow(self, now: float) -> None:
+        """Hold no more of a stream without content: its opening goes out; blank lines and comments are no answer."""
+        attempt = self.attempt
+        if attempt.translator.started is not None:
+            self._commit(now)
+            return
+        attempt.held = []
+        attempt.error_form = attempt.translator.fail(_NO_EVENTS)
+        self.state = State.MISSED
+        self._do(HangUp())
 
     def _is_missed(self, failure: Failure, out: bytes) -> bool:
         """Whether a failure of which nobody has heard is no answer; one that is goes on if nothing else can be done."""

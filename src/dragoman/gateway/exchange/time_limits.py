@@ -3,7 +3,8 @@
 phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
 OPENING   the first content of its stream, however much it says before that: what is left of `first_byte`
-HEARING   the next bytes of its answer: `idle`; beside it, and beside OPENING, a silent client gets a keep-alive
+HEARING   the next bytes of its answer: `idle`; the next content of its stream: `content`; beside it, and beside
+          OPENING, a silent client gets a keep-alive
 ENDING    the answer is whole, its connection may still end well: a moment
 PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive, if it was told anything
 SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from dragoman.config.settings import Timeouts
-from dragoman.errors import Overdue, Stalled, TimedOut
+from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
 from dragoman.http.flight import Flight
 
 
@@ -52,6 +53,7 @@ class TimeLimits:
     """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
 
     __slots__ = (
+        "_content_at",
         "_deadline",
         "_first_byte",
         "_flight",
@@ -79,6 +81,8 @@ class TimeLimits:
         self._flight: Flight | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._is_held = False
+        # When content last came; only streams have a limit for that.
+        self._content_at = math.inf
         self._when = started
         self._soonest = timeouts.soonest
         # Since when the provider is not read.
@@ -108,7 +112,8 @@ class TimeLimits:
         self._arm(now)
 
     def spoken(self) -> None:
-        """There is content: from here on silence is limited, and nothing else."""
+        """What was heard last is content: from here on silence is limited, and nothing else."""
+        self._content_at = self.heard
         if self.phase is _OPENING:
             # The timer fires soon enough for either limit.
             self.phase = _HEARING
@@ -125,6 +130,7 @@ class TimeLimits:
             self._go_on()
         self.phase = _HEARING
         self._since = self.heard = now = self._loop.time()
+        self._content_at = now if stream else math.inf
         if not self._is_held:
             self.told = now
         # The timer of what was waited for before fires soon enough, unless a client is to be kept alive.
@@ -191,6 +197,9 @@ class TimeLimits:
             case LimitPhase.HEARING:
                 due = self.heard + timeouts.idle
                 error = Stalled(f"the provider fell silent for {timeouts.idle:g} s")
+                if self._content_at + timeouts.content < due:
+                    due = self._content_at + timeouts.content
+                    error = NoContent(f"the provider sent no content for {timeouts.content:g} s")
             case LimitPhase.ENDING:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
             case LimitPhase.SETTLING | LimitPhase.PAUSING:

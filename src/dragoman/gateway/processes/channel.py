@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
+from dragoman.gateway.processes.handshake import dial
 from dragoman.gateway.processes.shared_page import Page
 
 T = TypeVar("T")
 
-HOST = "127.0.0.1"
-# Said after the token: what is asked for.
+# Said after the handshake: what is asked for.
 TELLING = b"t"
 ASKING = b"a"
 # Seconds between two batches, and until one who does not answer is given up.
@@ -125,7 +125,7 @@ class Channel:
             link.close()
         self._links.clear()
 
-    # What the others are served with, once they have said the token.
+    # What the others are served with, after the handshake.
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
         """Hear batch after batch, to the end; `Malformed` for whoever says anything else."""
@@ -171,16 +171,16 @@ class Channel:
             if link is None or link.port != port or link.over:
                 if link is not None:
                     link.close()
-                link = self._links[number] = _Link(port, self._token + TELLING)
+                link = self._links[number] = _Link(port, self._token)
             link.send(data)
 
     async def _ask(self, port: int) -> bytes:
         said = bytearray()
         try:
             async with asyncio.timeout(_PATIENCE):
-                reader, writer = await asyncio.open_connection(HOST, port)
+                reader, writer = await dial(port, self._token)
                 try:
-                    writer.write(self._token + ASKING)
+                    writer.write(ASKING)
                     while piece := await reader.read(256 * 1024):
                         said += piece
                         if len(said) > _MOST_KNOWN:
@@ -192,16 +192,16 @@ class Channel:
         return bytes(said)
 
 
-class _Link(asyncio.Protocol):
+class _Link:
     """A connection to another worker, on which it is told; it says nothing itself."""
 
-    def __init__(self, port: int, greeting: bytes) -> None:
+    def __init__(self, port: int, token: bytes) -> None:
         self.port = port
         self.over = False
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.WriteTransport | None = None
         # What is said before there is a connection.
-        self._early = bytearray(greeting)
-        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        self._early = bytearray(TELLING)
+        self._task = asyncio.get_running_loop().create_task(self._keep(token))
 
     def send(self, data: bytes) -> None:
         """Say something, unless the other side has stopped reading."""
@@ -218,34 +218,28 @@ class _Link(asyncio.Protocol):
         """End it, whatever is still to be said."""
         self.over = True
         self._early.clear()
-        self._dialling.cancel()
+        self._task.cancel()
         if self._transport is not None:
             self._transport.abort()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say what was waiting."""
-        # uvloop's transports are none of asyncio's classes, so there is nothing to narrow with.
-        made: asyncio.Transport = transport  # type: ignore[assignment]
-        if self.over:
-            made.abort()
-            return
-        self._transport = made
-        made.write(bytes(self._early))
-        self._early.clear()
-
-    def data_received(self, data: bytes) -> None:
-        """Hang up: nobody answers here."""
-        self.close()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Take note that whoever listened is gone."""
-        self.over = True
-        self._transport = None
-
-    async def _dial(self) -> None:
+    async def _keep(self, token: bytes) -> None:
+        """Connect, say what was waiting, and wait for the end."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                await asyncio.get_running_loop().create_connection(lambda: self, HOST, self.port)
+                reader, writer = await dial(self.port, token)
         except (OSError, TimeoutError):
             # The others are told all the same, and this one is tried again with the next batch.
             self.over = True
+            return
+        self._transport = writer.transport
+        try:
+            writer.write(bytes(self._early))
+            self._early.clear()
+            # Nobody answers here: whatever comes is the end.
+            await reader.read(1)
+        except OSError:
+            # Whoever listened is gone.
+            return
+        finally:
+            self.over, self._transport = True, None
+            writer.transport.abort()

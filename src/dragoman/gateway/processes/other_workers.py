@@ -1,20 +1,20 @@
 """The other workers on the same port: asked for their counters when one of them is scraped, and told what comes up.
 
-Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects says
-the token, which only they know, and then what for: it gets the counters as JSON, or the tally of one launch, gets what
-`Channel` knows, or tells it something. Everybody else is hung up on.
+Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects
+proves that it knows the token, which only they know (`handshake`), and then says what for: it gets the counters as
+JSON, or the tally of one launch, gets what `Channel` knows, or tells it something. Everybody else is hung up on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 from typing import TypeVar
 
 import msgspec
 
-from dragoman.gateway.processes.channel import ASKING, HOST, TELLING, Channel, Malformed
+from dragoman.gateway.processes.channel import ASKING, TELLING, Channel, Malformed
+from dragoman.gateway.processes.handshake import HOST, accept, dial
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.metrics import Metrics, Snapshot
 from dragoman.gateway.records.tallies import Told
@@ -78,14 +78,14 @@ class OtherWorkers:
 
     async def _gathered(self, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
         others = (self._page.port(number) for number in range(self._page.workers) if number != self._number)
-        found = await asyncio.gather(*(_ask(port, self._token + asked, reads) for port in others if port))
+        found = await asyncio.gather(*(_ask(port, self._token, asked, reads) for port in others if port))
         return [told for each in found for told in each]
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._heard.add(writer)
         try:
             async with asyncio.timeout(_PATIENCE):
-                if not hmac.compare_digest(await reader.readexactly(len(self._token)), self._token):
+                if not await accept(reader, writer, self._token):
                     return
                 wanted = await reader.readexactly(1)
                 if wanted == _COUNTERS:
@@ -107,11 +107,11 @@ class OtherWorkers:
             writer.close()
 
 
-async def _ask(port: int, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
+async def _ask(port: int, token: bytes, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
     """What one of them says; nothing if that cannot be understood."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            reader, writer = await asyncio.open_connection(HOST, port)
+            reader, writer = await dial(port, token)
             try:
                 writer.write(asked)
                 return [reads.decode(await _read(reader))]

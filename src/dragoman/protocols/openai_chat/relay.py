@@ -148,7 +148,15 @@ def withhold_usage(frames: bytes) -> bytes:
 
 
 def plain_end(chunk: bytes, start: int) -> int:
-    """Where the chunks of content end that begin here: no end, no usage, no error is among them."""
+    """Where the chunks of content end that begin here: no end, no usage, no error is among them; the first has some.
+
+    A chunk without content is read: it may be a sign of life.
+    """
+    end = chunk.find(b"\n\n", start)
+    delta = chunk.find(_DELTA, start, end)
+    # Where one choice says nothing another one may.
+    if delta < 0 or (_is_empty(chunk, delta) is not None and chunk.find(_DELTA, delta + 1, end) < 0):
+        return start
     # What is looked through before each chunk that has to be read is bounded: every one of them may be such a chunk.
     run = _find_chunks(chunk, start, start + _LOOKED_THROUGH)
     if run is None:
@@ -163,6 +171,11 @@ def plain_end(chunk: bytes, start: int) -> int:
 _LOOKED_THROUGH = 16 * 1024
 # What does not end as an object does is read, and found to be half of one.
 _find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
+_DELTA = b'"delta"'
+# Without members, or with such as say nothing.
+_is_empty = re.compile(
+    rb'"delta"[ \t]*+:[ \t]*+\{(?:[ \t]*+"\w++"[ \t]*+:[ \t]*+(?:null|""|"assistant"|\[[ \t]*+\])[ \t]*+,?+)*+[ \t]*+\}'
+).match
 _find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
 _CAP, _NEWER_CAP = b'"max_tokens"', b'"max_completion_tokens":'
 _ASKING = b'{"include_usage":true}'
