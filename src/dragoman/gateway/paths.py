@@ -188,9 +188,9 @@ def _family_of(rest: str) -> str:
 
 
 # What is relayed of a provider's other paths: what a model computes, and what is made for that. `{id}` is any one
-# segment. Everything else is closed: what mints, administers and deletes, what reads or lists things of the provider's
-# account, which may be of another gateway key or of nobody here, and whatever nobody thought of. Responses and
-# conversations are of a key, which is looked for before. `server.relayed_paths` opens more.
+# segment. Everything else is closed: what mints, administers and deletes, what reads files of containers, and whatever
+# nobody thought of. Responses and conversations are of a key, which is looked for before. `server.relayed_paths` opens
+# more.
 _RELAYED = """
 POST /embeddings
 POST /completions
@@ -238,9 +238,34 @@ POST   /conversations/{id}/items
 GET    /conversations/{id}/items/{id}
 DELETE /conversations/{id}/items/{id}
 """
-# Only where all gateway keys are one owner's: the end of what others began, and requests in a file, where nobody sees
-# what they refer to.
+# Only where all gateway keys are one owner's: what reads or lists things of the provider's account, which may be of
+# another gateway key or of nobody here, the end of what others began, and requests in a file, where nobody sees what
+# they refer to.
 _RELAYED_FOR_ONE = """
+GET  /files
+GET  /files/{id}
+GET  /files/{id}/content
+GET  /batches
+GET  /batches/{id}
+GET  /messages/batches
+GET  /messages/batches/{id}
+GET  /messages/batches/{id}/results
+GET  /containers
+GET  /containers/{id}
+GET  /containers/{id}/files
+GET  /containers/{id}/files/{id}
+GET  /vector_stores
+GET  /vector_stores/{id}
+POST /vector_stores/{id}/search
+GET  /vector_stores/{id}/files
+GET  /vector_stores/{id}/files/{id}
+GET  /vector_stores/{id}/files/{id}/content
+GET  /vector_stores/{id}/file_batches/{id}
+GET  /vector_stores/{id}/file_batches/{id}/files
+GET  /videos
+GET  /videos/{id}
+GET  /videos/{id}/content
+POST /videos/{id}/remix
 POST /batches
 POST /batches/{id}/cancel
 POST /messages/batches/{id}/cancel

@@ -385,23 +385,29 @@ def test_where_owners_are_told_apart_nobody_cancels_what_is_in_the_account() -> 
         assert told.status == 200
 
 
-@pytest.mark.parametrize("keys", [(), ("only-key",), ("first-key", "second-key")], ids=["no key", "one", "several"])
+# Closed for everybody, and closed where owners are told apart.
+FOR_NOBODY = [
+    ("GET", "/v1/containers/cntr_1/files/cfile_1/content"),
+    ("HEAD", "/v1/containers/cntr_1/files/cfile_1/content"),
+    ("DELETE", "/v1/files/file-1"),
+]
+SEVERAL = ("first-key", "second-key")
+
+
 @pytest.mark.parametrize(
-    ("method", "path"),
+    ("keys", "method", "path"),
     [
-        ("GET", "/v1/containers/cntr_1/files/cfile_1/content"),
-        ("HEAD", "/v1/containers/cntr_1/files/cfile_1/content"),
-        ("GET", "/openai/v1/containers/cntr_1"),
-        ("GET", "/v1/files/file-1/content"),
-        ("GET", "/v1/files"),
-        ("GET", "/v1/messages/batches/msgbatch_1/results"),
-        ("POST", "/v1/vector_stores/vs_1/search"),
-        ("GET", "/v1/videos/video_1/content"),
-        ("DELETE", "/v1/files/file-1"),
+        *((keys, *asked) for keys in ((), ("only-key",), SEVERAL) for asked in FOR_NOBODY),
+        (SEVERAL, "GET", "/openai/v1/containers/cntr_1"),
+        (SEVERAL, "GET", "/v1/files/file-1/content"),
+        (SEVERAL, "GET", "/v1/files"),
+        (SEVERAL, "GET", "/v1/messages/batches/msgbatch_1/results"),
+        (SEVERAL, "POST", "/v1/vector_stores/vs_1/search"),
+        (SEVERAL, "GET", "/v1/videos/video_1/content"),
     ],
 )
 def test_item_22_a8_what_the_providers_account_holds_is_not_read_with_its_key(
-    method: str, path: str, keys: tuple[str, ...]
+    keys: tuple[str, ...], method: str, path: str
 ) -> None:
     with running((), partial(settings_for, keys=keys)) as house:
         key = keys[0] if keys else "none"
