@@ -104,16 +104,24 @@ class Traffic:
         now = self.clock()
         return self.health.wakes(target.id, now) - now
 
+    def is_last_resort(self, target: Target) -> bool:
+        """Whether a target in cooldown is asked, with or without a permit, by a request that all others have failed."""
+        now = self.clock()
+        return self.health.standing(target.id, now).is_last_resort(now)
+
     def may_ask_next(self, target: Target) -> bool:
         """Whether a request that failed elsewhere may go on to a target: to one that rests as its budget allows.
 
         One that others are answered by takes whoever comes, or two that fail now and then could not help each other.
         """
-        level = self.health.standing(target.id, self.clock()).level
-        if level is Level.PROBED:
+        standing = self.health.standing(target.id, self.clock())
+        if standing.prompt:
+            # A prompt error costs less than no attempt.
+            return True
+        if standing.level is Level.PROBED:
             # Somebody else is finding out.
             return False
-        return level is not Level.RESTING or self.budgets.spend(target.id)
+        return standing.level is not Level.RESTING or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.
@@ -130,7 +138,12 @@ class Traffic:
         """Whether a target is not asked by everybody, by its id."""
         return self.health.standing(target, self.clock()).level in (Level.RESTING, Level.PROBED)
 
-    # After a call.
+    # During and after a call.
+
+    def speaks(self, target: Target, permit: Permit | None, now: float) -> None:
+        """Know that the content of a stream has begun."""
+        if len(target.id) <= _LONGEST:
+            self.health.speaks(target.id, now, permit)
 
     def ended(
         self,

@@ -146,7 +146,7 @@ class ChoiceMoves(FailureMoves):
             needs = replace(needs, keeper=self._keeper)
         plan = traffic.plan(route, needs, service.knowledge, conversation, routing.explore)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
-        course = Course(order, routing, route, plan, traffic)
+        course = Course(order, routing, route, plan, traffic, service.settings.timeouts)
         course.conversation = conversation
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.
