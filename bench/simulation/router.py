@@ -183,7 +183,7 @@ class Planned:
             size=request.input * BYTES_A_TOKEN,
             losses={f"{name}/{MODEL}": lost for name, lost in request.losses.items()},
         )
-        conversation = str(request.conversation) if self._route.outline.sticky else ""
+        conversation = str(request.conversation) if self._route.outline.follows else ""
         made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)
         return [*made.order]
 
@@ -215,7 +215,7 @@ class Planned:
             self._known.rotations[name].cool(KEY, LIMITED, MODEL)
         if outcome.answered:
             del self._open[id(request)]
-            if self._route.outline.sticky:
+            if self._route.outline.follows:
                 self.traffic.pin("", str(request.conversation), Pin(target.id))
 
 

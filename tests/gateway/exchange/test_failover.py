@@ -11,7 +11,9 @@ import pytest
 from dragoman.config.settings import Line, Routing, Timeouts
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
-from dragoman.routing.health import FIRST_REST
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
+from dragoman.routing.health import FIRST_REST, SUSPICION
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, is_finished, streamed_text, text_of
 from tests.playbooks.bodies import brief, error, frames, overloaded, parts, whole
@@ -333,6 +335,26 @@ def test_item_22_b10_after_silence_one_request_at_a_time_waits_for_a_target(
     silence = ["served-0", "served-1"]
     assert tried == [silence, *[["served-1"]] * others, silence, ["served-1"]]
     assert {record.status for record in course.records} == {200}
+
+
+@pytest.mark.parametrize("sticky", [False, True], ids=["not sticky", "sticky"])
+def test_item_22_b12_the_price_with_a_warm_cache_counts_whether_conversations_stay_or_not(
+    sticky: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = [Rates(input=price * 10**6, output=10**6, cache_read=price * 10**5) for price in (100, 110)]
+    prices = {name: Override(rates=each) for name, each in zip(MANY, rates, strict=False)}
+    line = Line(pattern="many", targets=MANY[:2], policy="cheapest", sticky=sticky)
+    body = {**brief(CHAT, CHAT, stream=False), "model": "many"}
+    other = {**body, "messages": [{"role": "user", "content": "Another conversation."}]}
+    failing, answer = told(error(CHAT, "server_error", "no"), 500), told(whole(CHAT))
+    steps: list[Step] = [asks(PATHS[CHAT], body), *failing, *answer, passes(2 * SUSPICION)]
+    for number, said in enumerate((body, other, body)):
+        steps += [asks(PATHS[CHAT], said, client=f"client {number}"), *answer]
+    course = play(steps, tmp_path, monkeypatch, Setup(lines=(line,), prices=prices))
+    # The dearer target is the cheaper one where its cache is warm.
+    tried = [[each.model for each in record.attempts] for record in course.records]
+    assert tried == [["served-0", "served-1"], ["served-1"], ["served-0"], ["served-1"]]
+    assert [record.reason for record in course.records][1] == ("pinned" if sticky else "policy")
 
 
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

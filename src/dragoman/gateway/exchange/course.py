@@ -58,6 +58,8 @@ class Course:
     # What its conversation is known by, if it stays where it is; and which rules led it there.
     conversation = ""
     stays = False
+    # Whether it stays there, and not only its cache does.
+    is_sticky = True
     rule = ""
     # Where the conversation was until now.
     pin: Pin | None = None
@@ -96,7 +98,7 @@ class Course:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.held
-            self.stays = route.outline.sticky
+            self.stays, self.is_sticky = route.outline.follows, route.outline.sticky
             self.is_calm = plan.is_calm
             if targets is None and self.is_calm:
                 self._lead = plan.first
