@@ -7,7 +7,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from bench.simulation.router import BY_NAME, Load, Router
+from bench.simulation.router import BY_NAME, Load, Router, Upstreams
 from bench.simulation.world import Outcome, Request, ask
 
 # Calls for one request.
@@ -20,7 +20,8 @@ class Result(Struct, frozen=True):
     """What a request came to."""
 
     request: Request
-    # Who answered; empty if nobody did.
+    # Which target was asked first, and which one answered; empty if none did.
+    led_by: str
     answered_by: str
     attempts: int
     # From its beginning to its end, and what of that was lost on calls that failed.
@@ -34,9 +35,9 @@ class Result(Struct, frozen=True):
         return self.request.losses[self.answered_by] if self.answered_by else 0
 
 
-def play(router: Router, requests: tuple[Request, ...]) -> list[Result]:
+def play(router: Router, requests: tuple[Request, ...], upstreams: Upstreams = BY_NAME) -> list[Result]:
     """Serve all requests; the results are in their order."""
-    load = Load()
+    load = Load(upstreams)
     numbers = count()
     # When, a number that keeps them apart, who asks, whom it asked before, and what has just become of that.
     events: list[tuple[float, int, Request, tuple[str, ...], Outcome | None]] = []
@@ -51,12 +52,13 @@ def play(router: Router, requests: tuple[Request, ...]) -> list[Result]:
             if outcome.answered:
                 lost = now - request.at - outcome.seconds
                 results[id(request)] = Result(
-                    request, asked[-1], len(asked), now - request.at, max(lost, 0.0), outcome.cost
+                    request, asked[0], asked[-1], len(asked), now - request.at, max(lost, 0.0), outcome.cost
                 )
                 continue
         name = router.choose(request, frozenset(asked), load, now) if len(asked) < ATTEMPTS else None
         if name is None:
-            results[id(request)] = Result(request, "", len(asked), now - request.at, now - request.at, 0)
+            led_by = asked[0] if asked else ""
+            results[id(request)] = Result(request, led_by, "", len(asked), now - request.at, now - request.at, 0)
             continue
         found = _called(name, request, load, now)
         load.begin(name, now)
@@ -67,4 +69,4 @@ def play(router: Router, requests: tuple[Request, ...]) -> list[Result]:
 def _called(name: str, request: Request, load: Load, now: float) -> Outcome:
     if not load.free(name) or not load.allowed(name, now):
         return Outcome(False, REFUSAL, limited=True)
-    return ask(BY_NAME[name], request, now, warm=load.warm(request, name, now))
+    return ask(load.upstreams[name], request, now, warm=load.warm(request, name, now))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol, TypeAlias
 
@@ -14,6 +14,7 @@ from bench.simulation.world import (
     CACHE_TIME,
     FIRST_BYTE,
     LIMITED,
+    MARGIN,
     MINUTE,
     UPSTREAMS,
     Outcome,
@@ -39,39 +40,51 @@ from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 from dragoman.routing.view import EXPLORING, Pin
 
-BY_NAME = {upstream.name: upstream for upstream in UPSTREAMS}
+Upstreams: TypeAlias = Mapping[str, Upstream]
+
+
+def by_name(upstreams: tuple[Upstream, ...]) -> Upstreams:
+    """Providers by their names."""
+    return {upstream.name: upstream for upstream in upstreams}
+
+
+BY_NAME = by_name(UPSTREAMS)
 MODEL = "m"
 KEY = "key"
 # Prices are nano-dollars a token, and pico-dollars in a book.
 _PICO = 1000
-BOOK = Book(
-    overrides={
-        f"{upstream.name}/{MODEL}": Override(
-            rates=Rates(
-                input=upstream.input_price * _PICO,
-                output=upstream.output_price * _PICO,
-                cache_read=int(upstream.input_price * _PICO * CACHE_PRICE),
-            )
-        )
-        for upstream in UPSTREAMS
-    }
-)
 # How much of a thing an outcome is: seconds, nano-dollars or losses.
 Goal: TypeAlias = Callable[[Request, Upstream, Outcome], float]
+
+
+def _book(upstreams: Upstreams) -> Book:
+    return Book(
+        overrides={
+            f"{upstream.name}/{MODEL}": Override(
+                rates=Rates(
+                    input=upstream.input_price * _PICO,
+                    output=upstream.output_price * _PICO,
+                    cache_read=int(upstream.input_price * _PICO * CACHE_PRICE),
+                )
+            )
+            for upstream in upstreams.values()
+        }
+    )
 
 
 class Load:
     """What providers have to do, and what they remember."""
 
-    def __init__(self) -> None:
-        self._calls = dict.fromkeys(BY_NAME, 0)
-        self._began: dict[str, list[float]] = {name: [] for name in BY_NAME}
+    def __init__(self, upstreams: Upstreams = BY_NAME) -> None:
+        self.upstreams = upstreams
+        self._calls = dict.fromkeys(upstreams, 0)
+        self._began: dict[str, list[float]] = {name: [] for name in upstreams}
         self._heard: dict[tuple[int, str], float] = {}
 
     def begin(self, name: str, now: float) -> None:
         """One more call."""
         self._calls[name] += 1
-        if BY_NAME[name].per_minute:
+        if self.upstreams[name].per_minute:
             self._began[name].append(now)
 
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
@@ -82,14 +95,14 @@ class Load:
 
     def free(self, name: str) -> bool:
         """Whether there is a slot for one more."""
-        return not BY_NAME[name].concurrency or self._calls[name] < BY_NAME[name].concurrency
+        return not self.upstreams[name].concurrency or self._calls[name] < self.upstreams[name].concurrency
 
     def allowed(self, name: str, now: float) -> bool:
         """Whether it was not called too often in the last minute."""
         began = self._began[name]
         while began and began[0] <= now - MINUTE:
             began.pop(0)
-        return not BY_NAME[name].per_minute or len(began) < BY_NAME[name].per_minute
+        return not self.upstreams[name].per_minute or len(began) < self.upstreams[name].per_minute
 
     def warm(self, request: Request, name: str, now: float) -> bool:
         """Whether it remembers the conversation."""
@@ -109,11 +122,11 @@ class Router(Protocol):
 class _Known(Knowledge):
     """What a gateway knows of the providers: prices, keys that rest, and who has a slot left."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in BY_NAME}
+    def __init__(self, clock: Callable[[], float], upstreams: Upstreams) -> None:
+        self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in upstreams}
         # The load as it is when somebody asks.
-        self.load = Load()
-        super().__init__(BOOK, KeptLists({}), self.rotations, Admission(clock), clock)
+        self.load = Load(upstreams)
+        super().__init__(_book(upstreams), KeptLists({}), self.rotations, Admission(clock), clock)
 
     def busy(self, outline: Outline) -> list[str]:
         return [name for name in outline.providers if not self.load.free(name)]
@@ -132,8 +145,8 @@ class _Open(Struct):
 class Planned:
     """A gateway's line over all providers, or some of them, with what a gateway learns from its traffic."""
 
-    def __init__(self, policy: str, *, names: tuple[str, ...] = tuple(BY_NAME), sticky: bool | None = None) -> None:
-        self._targets = {name: _target(name) for name in names}
+    def __init__(self, policy: str, *, upstreams: Upstreams = BY_NAME, sticky: bool | None = None) -> None:
+        self._targets = {name: _target(name) for name in upstreams}
         self._route = Route(
             name=policy,
             policy=policy,
@@ -141,7 +154,7 @@ class Planned:
             sticky=not POLICIES[policy].turns if sticky is None else sticky,
         )
         self._now = 0.0
-        self._known = _Known(self._clock)
+        self._known = _Known(self._clock, upstreams)
         self.traffic = Traffic(self._clock, Random(12).random)
         self._open: dict[int, _Open] = {}
 
@@ -170,7 +183,7 @@ class Planned:
             size=request.input * BYTES_A_TOKEN,
             losses={f"{name}/{MODEL}": lost for name, lost in request.losses.items()},
         )
-        conversation = str(request.conversation) if self._route.outline.sticky else ""
+        conversation = str(request.conversation) if self._route.outline.follows else ""
         made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)
         return [*made.order]
 
@@ -181,8 +194,8 @@ class Planned:
             return True
         if again and not traffic.may_ask_next(target):
             return False
-        found.permit = traffic.permits(target, FIRST_BYTE)
-        return found.permit is not None
+        found.permit = traffic.permits(target, FIRST_BYTE + MARGIN)
+        return found.permit is not None or traffic.is_last_resort(target)
 
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
         self._now = now
@@ -202,7 +215,7 @@ class Planned:
             self._known.rotations[name].cool(KEY, LIMITED, MODEL)
         if outcome.answered:
             del self._open[id(request)]
-            if self._route.outline.sticky:
+            if self._route.outline.follows:
                 self.traffic.pin("", str(request.conversation), Pin(target.id))
 
 
@@ -226,6 +239,13 @@ class Blind:
 
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
         """It does not matter."""
+
+
+class InOrder(Blind):
+    """No circuit breaker: each request tries every target once, in the order in which they are written."""
+
+    def choose(self, request: Request, tried: frozenset[str], load: Load, now: float) -> str | None:
+        return next((name for name in load.upstreams if name not in tried), None)
 
 
 class Oracle(Blind):

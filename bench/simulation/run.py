@@ -14,9 +14,10 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from bench.simulation import partial_outage
 from bench.simulation.chart import Line, Panel, Shade, drawn
 from bench.simulation.play import Result, play
-from bench.simulation.router import Blind, Oracle, Planned, Router
+from bench.simulation.router import Blind, Oracle, Planned, Router, by_name
 from bench.simulation.world import MINUTE, UPSTREAMS, requests
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
@@ -64,7 +65,7 @@ def routers() -> dict[str, Router]:
         **{policy: Planned(policy) for policy in POLICIES},
         "fastest, not sticky": Planned("fastest", sticky=False),
         "cheapest, not sticky": Planned("cheapest", sticky=False),
-        "the first target alone": Planned("fallback", names=(UPSTREAMS[0].name,)),
+        "the first target alone": Planned("fallback", upstreams=by_name(UPSTREAMS[:1])),
         CHANCE: Blind(),
         ORACLES["speed"]: Oracle(lambda request, upstream, outcome: outcome.seconds),
         ORACLES["cost"]: Oracle(lambda request, upstream, outcome: outcome.cost),
@@ -149,10 +150,10 @@ def _over_time(results: Sequence[Result], measure: Measure, minutes: float) -> l
     return [fmean(step) if step else 0.0 for step in steps]
 
 
-def written(page: str, told: str) -> str:
+def written(page: str, told: str, mark: str = "figures") -> str:
     """The page with new figures between its marks."""
     return re.sub(
-        r"(<!-- figures -->\n).*?(<!-- end of figures -->)",
+        rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)",
         lambda found: f"{found[1]}\n{told}\n\n{found[2]}",
         page,
         flags=re.DOTALL,
@@ -169,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = figures(results)
     print(told)
     if not quick:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+        page = written(PAGE.read_text(encoding="utf-8"), told)
+        PAGE.write_text(written(page, partial_outage.figures(), "partial outage"), encoding="utf-8")
         CHART.write_text(chart(results, minutes), encoding="utf-8")
     return 0
 

@@ -11,6 +11,8 @@ from msgspec import Struct
 MINUTE = 60.0
 # How long a call may be silent before it is given up.
 FIRST_BYTE = 20.0
+# By how much the permit of a probe outlives that.
+MARGIN = 5.0
 # How long whoever called too often is told to wait.
 LIMITED = 10.0
 # How long a provider remembers what a conversation said, and which part of the price reading that costs.
@@ -61,6 +63,8 @@ class Upstream(Struct, frozen=True, kw_only=True):
     # Calls at a time that the gateway is told of, and calls a minute that it is not told of; 0 is any number.
     concurrency: int = 0
     per_minute: int = 0
+    # Which part of all calls fails at random, all the time, with an error that comes back quickly.
+    error_rate: float = 0.0
     spells: tuple[Spell, ...] = ()
 
     def trouble(self, now: float) -> Trouble | None:
@@ -125,7 +129,9 @@ UPSTREAMS = (
 )
 
 
-def requests(seed: int, minutes: float, per_second: float = 1.2) -> tuple[Request, ...]:
+def requests(
+    seed: int, minutes: float, per_second: float = 1.2, upstreams: tuple[Upstream, ...] = UPSTREAMS
+) -> tuple[Request, ...]:
     """Requests of many conversations, in the order in which they come."""
     dice = Random(seed)
     made = []
@@ -135,7 +141,7 @@ def requests(seed: int, minutes: float, per_second: float = 1.2) -> tuple[Reques
         at = start + dice.random() * 4 / per_second
         length = int(exp(dice.gauss(7.5, 1.0)))
         # What it asks for is much the same in each turn, and so is what cannot be said of it.
-        losses = {upstream.name: dice.choice((0, 0, 1, 3)) for upstream in UPSTREAMS}
+        losses = {upstream.name: dice.choice((0, 0, 1, 3)) for upstream in upstreams}
         # Four turns, on average; each says again what was said before.
         while at < minutes * MINUTE:
             output = 1 + int(exp(dice.gauss(5.0, 0.8)))
@@ -145,8 +151,8 @@ def requests(seed: int, minutes: float, per_second: float = 1.2) -> tuple[Reques
                     conversation=conversation,
                     input=length,
                     output=output,
-                    pace={upstream.name: exp(dice.gauss(0.0, 0.25)) for upstream in UPSTREAMS},
-                    luck={upstream.name: dice.random() for upstream in UPSTREAMS},
+                    pace={upstream.name: exp(dice.gauss(0.0, 0.25)) for upstream in upstreams},
+                    luck={upstream.name: dice.random() for upstream in upstreams},
                     losses=losses,
                 )
             )
@@ -164,7 +170,8 @@ def ask(upstream: Upstream, request: Request, now: float, *, warm: bool) -> Outc
         return Outcome(False, 0.1)
     if trouble is Trouble.SILENT:
         return Outcome(False, FIRST_BYTE)
-    if trouble is Trouble.FLAPS and request.luck[upstream.name] < FLAPPING:
+    error_rate = FLAPPING if trouble is Trouble.FLAPS else upstream.error_rate
+    if request.luck[upstream.name] < error_rate:
         return Outcome(False, 0.5)
     pace = request.pace[upstream.name] * (SLOWNESS if trouble is Trouble.SLOW else 1.0)
     # What was read before is not read again.

@@ -59,14 +59,14 @@ def test_pitfall_392_a_price_that_is_far_from_the_book_is_a_warning(capfd: pytes
     put(f'{FILE}[prices."openai/gpt-5.1"]\ninput = 0.00000125\noutput = 9\n')
     assert main(["check"]) == 1
     assert "at most 6 decimals" in capfd.readouterr().err
-    put(f'{FILE}[prices."openai/gpt-5.1"]\ninput = 0.000002\noutput = 9\n[prices."nobody/x"]\ninput = 1\n')
+    put(f'{FILE}[prices."openai/gpt-5.1"]\ninput = 0.000002\noutput = 9\n[prices."anthropic/x"]\ninput = 1\n')
     assert main(["check"]) == 0
     first, second = capfd.readouterr().err.splitlines()
     assert first == (
         'dragoman: warning: prices."openai/gpt-5.1".input is 0.000002, and the book says 1.25: '
         "prices are US dollars for a million tokens, and for one request or search"
     )
-    assert second == 'dragoman: warning: prices."nobody/x" is of the provider "nobody", which is not set up'
+    assert second == 'dragoman: warning: prices."anthropic/x" is of the provider "anthropic", which is not set up'
 
 
 @pytest.mark.parametrize("columns", [80, 140])

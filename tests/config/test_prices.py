@@ -37,7 +37,7 @@ per_search = 0.01
 context = 400_000
 output_cap = 128_000
 tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
-[prices."local/*"]
+[prices."ollama/*"]
 """
     settings = settings_of(tmp_path, text, KEY)
     assert settings.prices == {
@@ -55,14 +55,14 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
             window=400_000,
             output_cap=128_000,
         ),
-        "local/*": Override(),
+        "ollama/*": Override(),
     }
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("input = -1", '2: prices."o/m".input: expected a price from 0 to 1000000 US dollars, found "-1"'),
+        ("input = -1", '2: prices."openai/m".input: expected a price from 0 to 1000000 US dollars, found "-1"'),
         ('input = "-0"', "expected a price from 0 to 1000000 US dollars"),
         ("tiers = {}", "expected tiers by their names, found an empty table"),
         ('tiers = { "" = { input = 1 } }', "expected tiers by their names, found one without"),
@@ -72,7 +72,7 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
         ("input = inf", 'expected a price from 0 to 1000000 US dollars, found "inf"'),
         ("input = 2e6", "expected a price from 0 to 1000000 US dollars"),
         ("input = 1.2345678", "expected a price with at most 6 decimals"),
-        ("imput = 1", 'prices."o/m".imput: is not a known key (did you mean input?)'),
+        ("imput = 1", 'prices."openai/m".imput: is not a known key (did you mean input?)'),
         ("context = 0", "expected a whole number from 1 to 1000000000, found 0"),
         ("tiers = 1", "expected a table of tiers, found a whole number"),
         ("tiers = { flex = 1 }", 'expected a table of prices for "flex", found a whole number'),
@@ -81,7 +81,7 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_line_and_remedy(tmp_path: Path, text: str, problem: str) -> None:
-    (told,) = problems_of(tmp_path, f'[prices."o/m"]\n{text}\n')
+    (told,) = problems_of(tmp_path, f'[prices."openai/m"]\n{text}\n')
     assert told.startswith("2: ")
     assert problem in told
 
@@ -100,6 +100,31 @@ def test_what_cannot_be_understood_is_refused_with_line_and_remedy(tmp_path: Pat
 def test_a_name_is_provider_and_model(tmp_path: Path, header: str, remedy: str) -> None:
     (told,) = problems_of(tmp_path, f"{header}\ninput = 1\n")
     assert "expected provider/model" in told and remedy in told
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("openia/gpt-5.1", 'did you mean "openai/gpt-5.1"?'),
+        ("mine/m", "known are openai, echo, "),
+        ("mine/m", "others are added with [providers.mine]"),
+        # One of the catalogue that is not set up here.
+        ("anthropics/*", 'did you mean "anthropic/*"?'),
+    ],
+)
+def test_item_22_b12_a_price_of_an_unknown_provider_is_an_error(tmp_path: Path, name: str, remedy: str) -> None:
+    (told,) = problems_of(tmp_path, f'[server]\n[prices."{name}"]\ninput = 1\n', KEY)
+    provider = name.partition("/")[0]
+    assert told.startswith(f'2: prices."{name}": names the provider "{provider}", which is not known (')
+    assert remedy in told
+
+
+def test_item_22_b12_a_price_of_a_provider_of_the_catalogue_or_of_the_file_is_none(tmp_path: Path) -> None:
+    own = '[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\nprotocol = "openai-chat"\n'
+    settings = settings_of(tmp_path, f'{own}[prices."mine/m"]\ninput = 1\n[prices."anthropic/*"]\ninput = 1\n', KEY)
+    assert [*settings.prices] == ["mine/m", "anthropic/*"]
+    (told,) = doubts(settings, book_of(settings, never), NOW)
+    assert told == 'prices."anthropic/*" is of the provider "anthropic", which is not set up'
 
 
 def test_pitfall_391_overrides_and_their_tiers_are_priced_by_every_road(tmp_path: Path) -> None:

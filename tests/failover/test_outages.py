@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from dragoman.routing.health import FIRST_REST, IN_A_ROW
+from dragoman.routing.health import FIRST_REST, IN_A_ROW, PROMPT
 from dragoman.routing.standing import RAMP
 from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, down, is_told_to_come_back, town
 from tests.gateway.harness import CHAT, PROTOCOLS
@@ -37,6 +37,7 @@ LINES = {
         for name in NAMES.values()
     },
     "rested": '["a/rested", "b/rested"]',
+    "quick": '["a/quick", "b/quick"]',
     "line": '["a/line", "d/line"]',
     "alone": '["a/line", "a/other"]',
 }
@@ -117,15 +118,36 @@ def test_pitfall_324_an_outage_of_all_is_not_multiplied_either(
     assert max(shared.providers[name].calls_for("all") for name in "abc") <= MULTIPLIED * len(told)
 
 
+def test_item_22_b9_while_all_are_in_cooldown_for_quick_errors_every_request_asks_them(house: Town) -> None:
+    a, b = house.providers["a"], house.providers["b"]
+    _take_down(house, "ab")
+    for _ in range(IN_A_ROW):
+        house.ask_one(Ask(model="quick"))
+    standings = house.standings()
+    assert [standings[target] for target in ("a/quick", "b/quick")] == ["resting", "resting"]
+    before = a.calls_for("quick"), b.calls_for("quick")
+    assert not any(heard.right for heard in house.ask_all(_crowd("quick", CROWD)))
+    assert (a.calls_for("quick"), b.calls_for("quick")) == (before[0] + CROWD, before[1] + CROWD)
+    # One of two that fail at random: nobody is refused whom the other one answers.
+    b.mood = b.well
+    told = house.ask_all(_crowd("quick", CROWD))
+    assert {heard.route for heard in told} == {"b/quick"}
+
+
 def test_pitfall_347_while_all_rest_one_finds_out_and_the_others_know_when_to_come_back(house: Town) -> None:
     a, b = house.providers["a"], house.providers["b"]
 
     def calls() -> int:
         return a.calls_for("rested") + b.calls_for("rested")
 
+    # Errors that take long, by the clock of health.
     _take_down(house, "ab")
-    for _ in range(4 * IN_A_ROW):
-        house.ask_one(Ask(model="rested"))
+    slow = a.before = b.before = Gate()
+    under_way = house.begin([Ask(model=target) for target in ("a/rested", "b/rested") for _ in range(IN_A_ROW)])
+    slow.reached(2 * IN_A_ROW)
+    house.clock.advance(PROMPT)
+    slow.open()
+    house.replies(under_way)
     standings = house.standings()
     assert [standings[target] for target in ("a/rested", "b/rested")] == ["resting", "resting"]
     before, gate = calls(), Gate()

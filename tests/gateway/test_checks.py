@@ -115,12 +115,12 @@ class Town:
         """Let a target rest for the nth time in a row."""
         health, now = self.service.traffic.health, self.service.clock()
         for _ in range(IN_A_ROW):
-            health.note(target, Kind.OVERLOADED, now, now)
+            health.note(target, Kind.SILENT, now, now)
         for _ in range(rests - 1):
             # Whoever tries it when it is due, and fails, makes the next rest longer.
             health.cut_short(target, now)
             permit = health.take_permit(target, now, 60.0)
-            health.note(target, Kind.OVERLOADED, now, now, permit=permit)
+            health.note(target, Kind.SILENT, now, now, permit=permit)
         assert self.standing(target).level is Level.RESTING
 
     def standing(self, target: str = TARGET) -> Standing:
@@ -345,7 +345,7 @@ def test_each_rest_that_is_cut_short_takes_a_check_that_failed_during_it() -> No
             assert here.standing().until < 6.0
             # The list was right, and the conversation fails all the same.
             now = here.service.clock()
-            health.note(TARGET, Kind.OVERLOADED, now, now, permit=health.take_permit(TARGET, now, 60.0))
+            health.note(TARGET, Kind.SILENT, now, now, permit=health.take_permit(TARGET, now, 60.0))
             before = here.standing()
             assert before.until == now + LONGEST_REST
             await asyncio.sleep(20.0)

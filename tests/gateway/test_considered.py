@@ -20,6 +20,7 @@ from dragoman.config.settings import Line, Missing, Settings, Storage
 from dragoman.gateway.records.record import Record
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.routing.health import PROMPT
 from dragoman.routing.outcomes import Kind
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.exports import Exports
@@ -56,11 +57,11 @@ def answers(received: Received) -> Reply:
 
 
 def failed(house: House, target: str, times: int) -> None:
-    """A target fails so often that it is suspect, or rests."""
+    """A target fails so often that it is suspect, or rests: with errors that take long."""
     traffic = house.app.service.traffic
     now = traffic.clock()
     for begun in range(times):
-        traffic.health.note(target, Kind.NO_ANSWER, now + begun / 100, now + begun / 100)
+        traffic.health.note(target, Kind.NO_ANSWER, now + begun / 100, now + begun / 100 - PROMPT)
 
 
 def suspect(house: House) -> None:

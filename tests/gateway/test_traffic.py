@@ -14,6 +14,7 @@ from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.routing.health import PROMPT
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
@@ -116,8 +117,7 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         now = line.traffic.clock()
-        for _ in range(5):
-            line.ended(line.first, Kind.UNREACHABLE, seconds=0.0)
+        line.ended(line.first, Kind.SILENT, seconds=20.0)
         assert line.traffic.health.standing(line.first.id, now).level is Level.RESTING
         assert line.order() == [line.second]
         assert not line.traffic.is_good(line.first)
@@ -150,13 +150,30 @@ def test_pitfall_324_going_on_to_a_target_is_paid_for_only_where_it_rests() -> N
         assert traffic.health.standing(second.id, traffic.clock()).level is Level.SUSPECT
         assert all(traffic.may_ask_next(second) for _ in range(30))
         for _ in range(4):
-            line.ended(second, Kind.NO_ANSWER, seconds=0.0)
+            line.ended(second, Kind.NO_ANSWER, seconds=PROMPT)
+        assert not traffic.is_last_resort(second)
         assert [traffic.may_ask_next(second) for _ in range(11)] == [True] * 10 + [False]
         permit = traffic.permits(second, 60.0)
         assert permit is not None
         assert not traffic.may_ask_next(second)
         line.ended(second, Kind.ANSWERED, permit=permit)
         assert all(traffic.may_ask_next(second) for _ in range(30))
+
+
+def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_last_and_without_end() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        traffic, first = line.traffic, line.first
+        for _ in range(5):
+            line.ended(first, Kind.NO_ANSWER, seconds=0.0)
+        assert traffic.health.standing(first.id, traffic.clock()).level is Level.RESTING
+        assert line.order() == [line.second, first]
+        assert all(traffic.may_ask_next(first) and traffic.is_last_resort(first) for _ in range(30))
+        # One of them is the probe, which changes nothing for the others.
+        permit = traffic.permits(first, 60.0)
+        assert permit is not None and traffic.permits(first, 60.0) is None
+        assert traffic.may_ask_next(first) and traffic.is_last_resort(first)
+        assert line.order() == [line.second, first]
 
 
 def test_what_is_known_outlives_a_reload() -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.config.settings import Key, Limits, Line, Routing, Settings, Storage, Timeouts
+from dragoman.prices.book import Override
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS
@@ -41,6 +42,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     lines: tuple[Line, ...] = ()
     routing: Routing = Routing()
+    prices: dict[str, Override] = {}
     # Whether each provider has keys that no other one has.
     own_keys: bool = False
 
@@ -70,6 +72,7 @@ class Setup(Struct, frozen=True, kw_only=True):
             providers=providers,
             routes=self.lines,
             routing=self.routing,
+            prices=self.prices,
             keys=keys,
             limits=self.limits,
             timeouts=self.timeouts,

@@ -176,6 +176,14 @@ def test_under_strict_nothing_may_be_lost() -> None:
         pytest.param(Standing(Level.RESTING, NOW), False, None, id="to be tried after its rest"),
         pytest.param(Standing(Level.PROBED, NOW + 1), True, None, id="being tried"),
         pytest.param(Standing(Level.PROBED, NOW), False, None, id="tried too long"),
+        pytest.param(Standing(Level.SUSPECT, NOW + 1, 0.6), False, None, id="suspect, and in its share"),
+        pytest.param(Standing(Level.SUSPECT, NOW + 1, 0.5), False, Behind.SUSPECT, id="suspect, beyond its share"),
+        pytest.param(
+            Standing(Level.RESTING, NOW + 1, prompt=True), False, Behind.COOLDOWN, id="asked if all others fail"
+        ),
+        pytest.param(
+            Standing(Level.PROBED, NOW + 1, prompt=True), False, Behind.COOLDOWN, id="tried, asked if all others fail"
+        ),
         pytest.param(Standing(Level.RAMPING, NOW + RAMP), False, Behind.RAMPING, id="one in four, and not this one"),
         pytest.param(Standing(Level.RAMPING, NOW + 1), False, Behind.RAMPING, id="one in two, and not this one"),
         pytest.param(Standing(Level.RAMPING, NOW), False, None, id="ramped"),

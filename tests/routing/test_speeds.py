@@ -179,3 +179,47 @@ def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
             assert len(speeds._fresh) < 32
         asked.speed(A, 10, float(count))
     assert known(asked, 100.0) == known(unasked, 100.0)
+
+
+def test_item_22_b12_one_sample_far_from_the_others_is_looked_at_again_by_one_request() -> None:
+    speeds = Speeds()
+    for second in range(20):
+        speeds.answered("a", 10, second, seconds=1.0, tokens=100, first=0.5)
+    assert not speeds.has_doubts(["a"], 10)
+    speeds.answered("a", 10, 20.0, seconds=0.1, tokens=100, first=0.05)
+    assert (
+        speeds.has_doubts(["b", "a"], 10) and not speeds.has_doubts(["a"], LARGE) and not speeds.has_doubts(["b"], 10)
+    )
+    found = speeds.speed("a", 10, 20.0)
+    assert found is not None and found.in_doubt
+    speeds.explore("a", 10)
+    assert not speeds.has_doubts(["a"], 10)
+    # It was a single one.
+    speeds.answered("a", 10, 21.0, seconds=1.0, tokens=100, first=0.5)
+    assert not speeds.has_doubts(["a"], 10)
+    found = speeds.speed("a", 10, 21.0)
+    assert found is not None and found.first_token > 0.45
+
+
+@pytest.mark.parametrize("first", [0.05, None], ids=["streamed", "full"])
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_item_22_b12_after_three_in_a_row_the_averages_begin_anew(factor: float, first: float | None) -> None:
+    speeds = Speeds()
+    usual = None if first is None else 0.5
+    for second in range(50):
+        speeds.answered("a", 10, second, seconds=1.0, tokens=100, first=usual)
+    for second in range(50, 53):
+        began = None if usual is None else usual * factor
+        speeds.answered("a", 10, second, seconds=1.0 * factor, tokens=100, first=began)
+    found = speeds.speed("a", 10, 53.0)
+    assert found is not None and not found.in_doubt
+    assert found.rate == pytest.approx(100 / factor)
+    assert found.first_token == pytest.approx((usual or 0.0) * factor)
+
+
+def test_item_22_b12_samples_on_both_sides_are_no_change() -> None:
+    speeds = Speeds()
+    for second in range(60):
+        speeds.answered("a", 10, second, seconds=0.2 if second % 2 else 5.0, tokens=100, first=0.1)
+    found = speeds.speed("a", 10, 60.0)
+    assert found is not None and 20 < found.rate < 80

@@ -65,7 +65,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     known = tuple(dict.fromkeys((*providers, *section.values, *local)))
     models = read_lines(root.table("models"), known, catalogue, named, discover=server.discover)
     absent = {**read.absent, **models.absent}
-    prices = read_overrides(root.table("prices"))
+    prices = read_overrides(root.table("prices"), known, catalogue)
     keys, short = read_keys(own, environ)
     missing = (*read.missing, *models.absent.values(), *telemetry.missing)
     problems.add_missing(missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.config import values
 from dragoman.config.discovery import ECHO
 from dragoman.config.settings import Settings
-from dragoman.config.tables import Table
+from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import Kind
 from dragoman.errors import DragomanError
@@ -133,14 +133,19 @@ PRICE: dict[str, Kind[object]] = {
 }
 
 
-def read_overrides(section: Table) -> dict[str, Override]:
-    """What the file says of prices, by `provider/model`."""
+def read_overrides(section: Table, providers: Collection[str], catalogue: Collection[str]) -> dict[str, Override]:
+    """What the file says of prices, by `provider/model`; a provider of the catalogue need not be set up."""
     overrides = {}
     for name, line in section.tables().items():
         provider, slash, model = name.partition("/")
         if not (slash and provider and model) or "*" in name[:-1] or not values.is_model(name):
             section.complain(name, "expected provider/model", _named_so(name, line))
             continue
+        if provider not in providers and provider not in catalogue:
+            close = nearest(provider, providers) or nearest(provider, catalogue)
+            known = f"known are {', '.join(providers)}; others are added with [providers.{dotted((provider,))}]"
+            remedy = known if close is None else f"did you mean {dotted((f'{close}/{model}',))}?"
+            section.complain(name, f"names the provider {values.shown(provider)}, which is not known", remedy)
         line.refuse_others(PRICE)
         told = line.fill(PriceTable, PRICE)
         overrides[name] = Override(

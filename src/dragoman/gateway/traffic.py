@@ -24,7 +24,7 @@ from dragoman.routing.health import Health
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
 from dragoman.routing.outline import Outline
-from dragoman.routing.outputs import UNHEARD, Outputs
+from dragoman.routing.outputs import UNHEARD, Outputs, rounded
 from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
@@ -39,7 +39,7 @@ _MOST_LINES = 4096
 # Characters of a target's name: one may come from outside, be as large as a body, and would be remembered for long.
 _LONGEST = 512
 # Members of an enumeration are slow to find, and these are looked for in most requests.
-_PINNED, _ANSWERED = Why.PINNED, Kind.ANSWERED
+_PINNED, _EXPLORED, _ANSWERED = Why.PINNED, Why.EXPLORED, Kind.ANSWERED
 
 
 class Traffic:
@@ -67,10 +67,14 @@ class Traffic:
             needs = replace(needs, warm=pin.target)
         turn = self._turns.get(route.name, 0)
         dice = Dice(chance(), chance(), chance(), exploring)
-        among = self.usual_output(route, needs) if route.priced else UNHEARD
+        among = self.usual_output(route, needs) if route.priced or route.timed else UNHEARD
+        if route.timed:
+            needs = replace(needs, output=rounded(among))
         made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known, among=among), dice)
         if made.why is not _PINNED and (turn or len(self._turns) < _MOST_LINES):
             self._turns[route.name] = turn + 1
+        if made.why is _EXPLORED and made.first is not None:
+            self.speeds.explore(made.first.id, needs.size)
         return made
 
     def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
@@ -80,6 +84,7 @@ class Traffic:
         if pin is not None:
             needs = replace(needs, warm=pin.target)
         among = self.usual_output(route, needs)
+        needs = replace(needs, output=rounded(among))
         view = _Sight(now, pin, self._turns.get(route.name, 0), traffic=self, known=known, among=among)
         # From one that has only just come back most requests are kept away.
         return plan(route, needs, view, Dice(ramp=0.5, exploring=0.0))
@@ -104,16 +109,24 @@ class Traffic:
         now = self.clock()
         return self.health.wakes(target.id, now) - now
 
+    def is_last_resort(self, target: Target) -> bool:
+        """Whether a target in cooldown is asked, with or without a permit, by a request that all others have failed."""
+        now = self.clock()
+        return self.health.standing(target.id, now).is_last_resort(now)
+
     def may_ask_next(self, target: Target) -> bool:
         """Whether a request that failed elsewhere may go on to a target: to one that rests as its budget allows.
 
         One that others are answered by takes whoever comes, or two that fail now and then could not help each other.
         """
-        level = self.health.standing(target.id, self.clock()).level
-        if level is Level.PROBED:
+        standing = self.health.standing(target.id, self.clock())
+        if standing.prompt:
+            # A prompt error costs less than no attempt.
+            return True
+        if standing.level is Level.PROBED:
             # Somebody else is finding out.
             return False
-        return level is not Level.RESTING or self.budgets.spend(target.id)
+        return standing.level is not Level.RESTING or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.
@@ -130,7 +143,12 @@ class Traffic:
         """Whether a target is not asked by everybody, by its id."""
         return self.health.standing(target, self.clock()).level in (Level.RESTING, Level.PROBED)
 
-    # After a call.
+    # During and after a call.
+
+    def speaks(self, target: Target, permit: Permit | None, now: float) -> None:
+        """Know that the content of a stream has begun."""
+        if len(target.id) <= _LONGEST:
+            self.health.speaks(target.id, now, permit)
 
     def ended(
         self,
@@ -216,6 +234,9 @@ class _Sight(View, frozen=True, kw_only=True):
             return True
         # Of what may be held against somebody nothing may be left.
         return super().is_calm(outline, size)
+
+    def has_doubts(self, outline: Outline, size: int) -> bool:
+        return self.traffic.speeds.has_doubts(outline.ids, size)
 
     def soonest(self, outline: Outline, size: int, output: int) -> int:
         return self.traffic.speeds.soonest(outline.ids, size, self.now, output)

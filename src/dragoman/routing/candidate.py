@@ -45,6 +45,8 @@ class Behind(Enum):
     RAMPING = "ramping"
     BUSY = "busy"
     KEYLESS = "keyless"
+    # In cooldown, and its errors come back quickly.
+    COOLDOWN = "cooldown"
 
 
 class Why(Enum):

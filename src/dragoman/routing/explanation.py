@@ -44,6 +44,7 @@ BEHIND = {
     Behind.RAMPING: "it has only just come back, and gets some of the requests",
     Behind.BUSY: "all its slots are taken",
     Behind.KEYLESS: "all its keys rest",
+    Behind.COOLDOWN: "it is in cooldown, and asked if all others fail",
 }
 
 # So many candidates are written down one by one, with so many letters of their names, which clients may choose.

@@ -22,7 +22,14 @@ SIGNS = {
     "structured": Filter.STRUCTURED,
 }
 # How far behind: the greater number comes later.
-DEPTH = {Behind.TIGHT: 1, Behind.RAMPING: 2, Behind.BUSY: 2, Behind.SUSPECT: 2, Behind.KEYLESS: 3}
+DEPTH = {
+    Behind.TIGHT: 1,
+    Behind.RAMPING: 2,
+    Behind.BUSY: 2,
+    Behind.SUSPECT: 2,
+    Behind.KEYLESS: 3,
+    Behind.COOLDOWN: 4,
+}
 
 
 def picky(needs: Needs, outline: Outline) -> bool:
@@ -69,15 +76,19 @@ def too_dear(cost: int | None, limit: int) -> Filter | None:
 
 
 def rests(standing: Standing, now: float) -> bool:
-    """Whether nobody asks it now; whoever plans with it after its end is the one request that tries it."""
-    return (standing.level is Level.RESTING or standing.level is Level.PROBED) and standing.until > now
+    """Whether it is asked by no request now; the one that plans with it after its end is the probe."""
+    if standing.level is not Level.RESTING and standing.level is not Level.PROBED:
+        return False
+    return standing.until > now and not standing.prompt
 
 
 def unwell(standing: Standing, now: float, chance: float) -> Behind | None:
     """Why a target that does not rest stands behind those that are well."""
     match standing.level:
         case Level.SUSPECT:
-            return Behind.SUSPECT if standing.until > now else None
+            return Behind.SUSPECT if standing.until > now and chance >= standing.answers else None
+        case Level.RESTING | Level.PROBED:
+            return Behind.COOLDOWN if standing.is_last_resort(now) else None
         case Level.KEYLESS:
             return Behind.KEYLESS if standing.until > now else None
         case Level.RAMPING:

@@ -1,19 +1,26 @@
-"""Health: how each target stands, as a fold over what became of the attempts on it (decision 25).
+"""Health: the circuit breaker of each target, as a fold over what became of the attempts on it (decisions 25 and 37).
 
 standing   after                               then
-GOOD       a failure, and no answer of late,   SUSPECT for a while: behind the good ones
+GOOD       a failure, and no answer of late,   SUSPECT for a while: leads in proportion to its share of answers
            or a second failure
-SUSPECT    five requests failed in a row, or   RESTING, longer each time
-           half of at least ten
-RESTING    its end, or that it is cut short,   PROBED: one request has the permit, which expires
-           or that all rest
+SUSPECT    it does not answer (see below)      RESTING, which is the cooldown, longer each time
+RESTING    its end, or that it is cut short,   PROBED, which is half-open: one request has the permit, which expires
+           or that nobody else is usable
 PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
            a failure                           RESTING, longer; to the end that it had, if it was asked before that
-RAMPING    two requests failed in a row        RESTING, longer
+RAMPING    it does not answer                  RESTING, longer
+
+A target does not answer if
+- a request met silence up to its timeout, and no other was answered meanwhile;
+- five requests in a row failed, or so many more as its share of answers makes unlikely for one that fails partly;
+- slow errors are half of at least ten calls, or two in a row while it is RAMPING: a slow error costs the client time.
+
+After prompt errors the cooldown is one of leading alone: the target is still asked when all others have failed, since a
+prompt error costs less than no attempt. So the breaker never answers fewer requests than there would be without it.
 
 Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
-An attempt that began before a rest says nothing about what came after it, and as long as a target rests, only whoever
-has the permit finds anything out: anybody may ask for a target by its own name, as often as he likes.
+An attempt that began before a cooldown says nothing about what came after it. During a cooldown only the holder of the
+permit changes the standing: any client may name a target itself, as often as it likes.
 
 What is found out here is told to the other workers as notices (`target_health.py`).
 
@@ -35,8 +42,12 @@ from dragoman.routing.target_health import Notice, Permit, TargetHealth
 SUSPICION = 10.0
 FIRST_REST = 5.0
 LONGEST_REST = 300.0
+# A probe that fails promptly costs next to nothing.
+LONGEST_PROMPT_REST = 30.0
 # How long a target must have been good for its rests to begin short again; before that they begin half as high.
 FORGIVEN = 60.0
+# An error that takes less than this is a prompt one.
+PROMPT = 5.0
 # How many requests in a row, how many while it is ramping, and of how many the half.
 IN_A_ROW = 5
 IN_A_RAMP = 2
@@ -47,6 +58,7 @@ MOST = 4096
 _ANSWERED = Kind.ANSWERED
 _GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
 _ASLEEP = frozenset({_RESTING, _PROBED})
+_SILENCE = frozenset({Kind.SILENT, Kind.SLOW})
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -116,19 +128,16 @@ class Health:
             and (entry.level not in _ASLEEP or self._wake(target, entry, now, permit))
         ):
             entry.in_a_row = 0
-        elif kind is Kind.SLOW:
-            self._dawdled(target, entry or self._made(target, now), now, began, permit)
+        elif kind is Kind.SLOW and (entry is None or entry.answered < began):
+            # If others were answered meanwhile, the request itself may take long.
+            self._failed(target, entry or self._made(target, now), kind, now, began, permit)
 
-    def _dawdled(self, target: str, entry: TargetHealth, now: float, began: float, permit: Permit | None) -> None:
-        """A whole answer took longer than the first byte of a stream may, which may be the request's own affair."""
-        if entry.level in _ASLEEP:
-            if entry.holds(permit):
-                # Nothing was found out: it rests once more, and no longer than before.
-                self._rest_on(target, entry, now, began, longer=False)
-        elif now - entry.answered >= SUSPICION and entry.level is not _RAMPING:
-            # Where nobody else is answered either, others had better be asked first; but it does not rest for that.
-            entry.settle(now)
-            self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
+    def speaks(self, target: str, now: float, permit: Permit | None = None) -> None:
+        """Know that the content of a stream has begun: that ends a cooldown, and shows that silence is not general."""
+        entry = self._entries.get(target) or self._made(target, now)
+        if entry.level in _ASLEEP and not self._wake(target, entry, now, permit):
+            return
+        entry.answered = now
 
     def _wake(self, target: str, entry: TargetHealth, now: float, permit: Permit | None) -> bool:
         """End a rest, if an answer was that of whoever has the permit."""
@@ -145,10 +154,11 @@ class Health:
     ) -> None:
         entry.last, entry.failed = kind, now
         entry.settle(now)
-        level = entry.level
+        level, is_prompt = entry.level, now - began < PROMPT and kind not in _SILENCE
         if level in _ASLEEP:
             if entry.holds(permit):
-                self._rest_on(target, entry, now, began, longer=True)
+                entry.prompt = is_prompt
+                self._rest_on(target, entry, now, began)
             return
         if began < entry.since:
             # It was under way before the target rested, or answered again.
@@ -158,34 +168,27 @@ class Health:
         # One request that fails among others that are answered may be to blame itself.
         is_suspect = now - entry.answered >= SUSPICION or now - entry.missed < SUSPICION
         entry.missed = now
-        entry.bad += 1
-        entry.in_a_row += 1
-        bad = entry.bad + entry.bad_before
-        total = bad + entry.good + entry.good_before
-        if entry.in_a_row >= (IN_A_RAMP if level is _RAMPING else IN_A_ROW) or (
-            level is not _RAMPING and total >= SAMPLES and bad * 2 >= total
-        ):
+        entry.failing(is_prompt=is_prompt)
+        if (kind in _SILENCE and entry.answered < began) or _trips(entry, now, is_prompt=is_prompt):
+            entry.prompt = is_prompt
             self._rest(target, entry, now)
         elif level is _SUSPECT or (level is _GOOD and is_suspect):
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
-    def _rest_on(self, target: str, entry: TargetHealth, now: float, began: float, *, longer: bool) -> None:
+    def _rest_on(self, target: str, entry: TargetHealth, now: float, began: float) -> None:
         """Let a target rest on after a probe in vain, which is held against it if its rest was over by then."""
         holder = entry.holder
         if began < entry.wakes:
             # Nobody else was there to be asked: however many come so early, its rest ends when it would have.
             self._enter(target, entry, _RESTING, entry.wakes, now)
         else:
-            entry.rests = entry.rests if longer else max(entry.rests - 1, 0)
             self._rest(target, entry, now)
         # The same request may ask once more, and be answered, before anybody else asks.
         entry.holder = holder
 
     def _rest(self, target: str, entry: TargetHealth, now: float) -> None:
-        if entry.level in (_GOOD, _SUSPECT):
-            # It was as good as any since its last rest: for long, or who knows.
-            entry.rests = 0 if now - entry.calm > FORGIVEN else entry.rests // 2
-        until = now + _rest_time(entry.rests)
+        entry.rests = _rests(entry, now)
+        until = now + min(FIRST_REST * 2.0**entry.rests, LONGEST_PROMPT_REST if entry.prompt else LONGEST_REST)
         entry.rests = min(entry.rests + 1, 16)
         entry.since, entry.wakes, entry.in_a_row = now, until, 0
         entry.forget(now)
@@ -269,7 +272,7 @@ class Health:
         if entry is not None:
             entry.rests = entry.in_a_row = 0
             # What is still under way is not held against it either.
-            entry.since, entry.wakes, entry.missed = now, 0.0, -math.inf
+            entry.since, entry.wakes, entry.missed, entry.prompt = now, 0.0, -math.inf, False
             entry.forget(now)
             entry.begin_epoch(now)
             self._enter(target, entry, _GOOD, now, now)
@@ -333,5 +336,21 @@ class Health:
             self._unwell.discard(target)
 
 
-def _rest_time(rests: int) -> float:
-    return min(FIRST_REST * 2.0**rests, LONGEST_REST)
+def _trips(entry: TargetHealth, now: float, *, is_prompt: bool) -> bool:
+    """Whether a failure that was just counted is one of a target that does not answer."""
+    answers, calls, in_a_row = entry.answers, entry.calls, entry.in_a_row
+    if not is_prompt:
+        if in_a_row >= (IN_A_RAMP if entry.level is _RAMPING else IN_A_ROW):
+            return True
+        return entry.level is not _RAMPING and calls >= SAMPLES and (entry.late + entry.late_before) * 2 >= calls
+    # A target that answers one call in ten fails five times in a row as a rule, and fifty times hardly ever. One that
+    # answered again after several cooldowns is likely to be such a target.
+    calls_per_answer = (calls - in_a_row) / answers if answers else 1.0
+    return in_a_row >= IN_A_ROW * max(calls_per_answer, 1 + _rests(entry, now))
+
+
+def _rests(entry: TargetHealth, now: float) -> int:
+    """How many cooldowns count against a target: all in a row, half of them once it was good, none after a while."""
+    if entry.level not in (_GOOD, _SUSPECT):
+        return entry.rests
+    return 0 if now - entry.calm > FORGIVEN else entry.rests // 2

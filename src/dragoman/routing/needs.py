@@ -15,6 +15,8 @@ USUAL_BYTES = 4
 MOST_BYTES = 8
 # Bytes of media that come to a token at the most, whatever they show.
 MEDIA_BYTES = 1000
+# Tokens of an answer as long as none was measured.
+USUAL_OUTPUT = 256
 # Nothing of anybody, which need not be made for each request.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
 _NO_SIGNS = Signs()
@@ -57,6 +59,8 @@ class Needs(Struct, frozen=True):
     same_model: bool = False
     # The id of the target whose cache holds what was said so far.
     warm: str = ""
+    # About how many tokens it is answered with, as was measured of requests of its size.
+    output: int = USUAL_OUTPUT
 
     @property
     def tokens(self) -> int:

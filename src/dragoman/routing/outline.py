@@ -57,6 +57,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     denies: bool
     strict: bool
     sticky: bool
+    # Whether it matters where a conversation is: for it stays there, or for the price with its cache.
+    follows: bool
     # Whether the keys of any take turns.
     keys: bool
     # Whether each target has to be looked at, whatever the day.
@@ -93,6 +95,7 @@ def outline_of(route: Route) -> Outline:
         denies=denies,
         strict=any(target.strict for _, target, _, _ in found),
         sticky=any(stays for _, _, _, stays in found),
+        follows=any(stays for _, _, _, stays in found) or any(policy.prices for policy in policies),
         keys=any(len(target.provider.keys) > 1 for _, target, _, _ in found),
         weighs=prices or losses or denies,
         good=(GOOD,) * len(found),

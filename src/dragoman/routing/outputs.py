@@ -1,4 +1,4 @@
-"""Outputs: with how many tokens targets answer of late, small and large requests apart, for what they would cost.
+"""Outputs: with how many tokens targets answer of late, small and large requests apart: for their cost, and their time.
 
 How long an answer is depends on the request more than on who gives it. So a target is taken to answer as its rivals for
 the request do, until it has answered often enough to speak for itself. Were it thought to be wordy for as long as it is
@@ -20,6 +20,13 @@ _DOUBT = 20
 _COUNTED = 100
 # Names may come from clients, where a line says `provider/*`.
 MOST = 4096
+
+
+def rounded(tokens: float) -> int:
+    """A length in its first three bits, so that what is worked out for it serves for many requests."""
+    whole = int(tokens)
+    dropped = max(whole.bit_length() - 3, 0)
+    return whole >> dropped << dropped
 
 
 class Outputs:

@@ -146,6 +146,8 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
     losses_of = needs.losses if outline.losses else None
     text = needs.size - needs.signs.media
     special = picky(needs, outline)
+    # Shares are those beside the best: where all fail partly, none of them is worse off than the others.
+    chance = dice.ramp if standings is outline.good else dice.ramp * max(found.share(now) for found in standings)
     # What a cache holds may be gone: it makes a target cheaper than others, but never cheap enough for a limit.
     cold = replace(needs, warm="") if needs.warm and cost_of is not None else needs
     able: list[Candidate] = []
@@ -169,7 +171,7 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
         if standing is not GOOD:
             if left_out is None and rests(standing, now):
                 left_out = Filter.RESTING
-            behind = unwell(standing, now, dice.ramp) or behind
+            behind = unwell(standing, now, chance) or behind
         if busy and (behind is None or behind is Behind.TIGHT) and target.provider.name in busy:
             behind = Behind.BUSY
         found = Candidate(

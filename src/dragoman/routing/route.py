@@ -112,8 +112,8 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         # As written, the first target is where a conversation is, unless it was moved or its key may be another.
         moves = outline.keys or self.ruled or not outline.policy.as_written
         return (
-            Wants(signs, outline.sticky and moves, outline.losses),
-            Wants(signs, outline.sticky, outline.losses),
+            Wants(signs, outline.follows and moves, outline.losses),
+            Wants(signs, outline.follows, outline.losses),
         )
 
     @cached_property
@@ -138,6 +138,12 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         """Whether what a request costs may decide anything, in it or in any route that it may come to."""
         inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
         return POLICIES[self.policy].prices or self.max_cost is not None or any(route.priced for route in inner)
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether the speed of targets may decide anything, in it or in any route that it may come to."""
+        inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
+        return POLICIES[self.policy].speed or any(route.timed for route in inner)
 
     @cached_property
     def outline(self) -> Outline:

@@ -24,6 +24,8 @@ class Speed(Struct, frozen=True, kw_only=True):
     # Seconds since the last sample.
     age: float = 0.0
     samples: int = 0
+    # Whether the last sample was far from the others, and no request has looked again since.
+    in_doubt: bool = False
 
     def expected(self, output: int) -> float:
         """The seconds in which so many tokens are expected; infinite where no answer is.

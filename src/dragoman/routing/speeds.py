@@ -4,6 +4,9 @@ Only answers are measured; failures lower the success rate, by which whoever com
 after twenty others, or after ten minutes. Streams tell the time to their first content and the rate after it; answers
 that came whole only tell how long they took, and are asked for where no stream was seen. Samples are added some at a
 time, which takes less than each by itself, or when somebody asks.
+
+A sample that is far from the averages puts them in doubt, so that the next request looks again (`fastest`). After the
+third in a row, all slower or all faster, the target has changed, and its averages begin anew.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ HALF_LIFE = 600.0
 _LEAST = 1e-6
 # No time and no number of tokens comes to this.
 _LIMIT = 1e9
+# By which factor a sample is far from the averages, by how many seconds at least, and how many of them are a change.
+FAR = 2.0
+_APART = 0.05
+_CHANGE = 3
 # Names may come from clients, where a line says `provider/*`.
 MOST = 4096
 # Samples that are added at a time.
@@ -37,7 +44,9 @@ class _Averages:
     __slots__ = (
         "answers",
         "attempts",
+        "far",
         "first",
+        "in_doubt",
         "last",
         "needed",
         "output",
@@ -52,6 +61,9 @@ class _Averages:
     def __init__(self, now: float) -> None:
         self.last = now
         self.samples = 0
+        # How many samples in a row were far from the averages: above 0 slower ones, below it faster ones.
+        self.far = 0
+        self.in_doubt = False
         # Weights: of all attempts, of those that were answered, of streams.
         self.attempts = self.answers = self.streams = 0.0
         # Of streams: the time to the first content, and what came in which time after it.
@@ -82,6 +94,8 @@ class _Averages:
         """Add an answer."""
         self.answers += 1.0
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
+        if measured and self.samples and (first is None or 0.0 <= first < _LIMIT):
+            self._compare(seconds, tokens, first)
         if first is None:
             if measured:
                 self.whole += tokens
@@ -95,11 +109,33 @@ class _Averages:
                 self.tokens += tokens
                 self.seconds += seconds
 
-    def speed(self, now: float) -> Speed:
+    def _compare(self, seconds: float, tokens: float, first: float | None) -> None:
+        """Doubt the averages if a sample is far from them, and begin anew if several were, on the same side."""
+        if (first is None) == (self.streams > 0.0):
+            # It is measured otherwise than they are.
+            return
+        took, expected = seconds + (first or 0.0), needed(*self._pace(), int(tokens))
+        if abs(took - expected) < _APART or expected / FAR < took < expected * FAR:
+            self.far, self.in_doubt = 0, False
+            return
+        self.far = max(self.far, 0) + 1 if took > expected else min(self.far, 0) - 1
+        self.in_doubt = abs(self.far) < _CHANGE
+        if not self.in_doubt:
+            self.far = 0
+            self.streams = self.first = self.tokens = self.seconds = self.whole = self.took = 0.0
+
+    def speed(self, now: float, *, in_doubt: bool) -> Speed:
         """What they come to."""
         first, rate = self._pace()
         age = max(now - self.last, 0.0)
-        return Speed(first_token=first, rate=rate, success_rate=self._success_rate(age), age=age, samples=self.samples)
+        return Speed(
+            first_token=first,
+            rate=rate,
+            success_rate=self._success_rate(age),
+            age=age,
+            samples=self.samples,
+            in_doubt=in_doubt,
+        )
 
     def work_out(self, output: int) -> bool:
         """Know how many seconds so many tokens take, until something is added; False if nothing was measured."""
@@ -139,6 +175,8 @@ class Speeds:
         # Those of small requests, and those of large ones.
         self._found: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
         self._most = most
+        # Those whose averages are in doubt, of small or of large requests.
+        self._doubted: set[tuple[str, bool]] = set()
         # Samples that are not added yet.
         self._fresh: list[_Sample] = []
 
@@ -166,9 +204,21 @@ class Speeds:
             self._catch_up()
         known = self._found[size >= LARGE]
         return [
-            None if (found := known.get(target)) is None or not found.samples else found.speed(now)
+            None
+            if (found := known.get(target)) is None or not found.samples
+            else found.speed(now, in_doubt=(target, size >= LARGE) in self._doubted)
             for target in targets
         ]
+
+    def has_doubts(self, targets: Iterable[str], size: int) -> bool:
+        """Whether the speed of any of these may have changed."""
+        if self._fresh:
+            self._catch_up()
+        return bool(self._doubted) and any((target, size >= LARGE) in self._doubted for target in targets)
+
+    def explore(self, target: str, size: int) -> None:
+        """Know that a request looks again at a target: no other one need do so before it is answered."""
+        self._doubted.discard((target, size >= LARGE))
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
@@ -196,6 +246,10 @@ class Speeds:
             found.attempts += 1.0
             if answer is not None:
                 found.add(*answer)
+                if found.in_doubt:
+                    self._doubted.add((target, size >= LARGE))
+                elif self._doubted:
+                    self._doubted.discard((target, size >= LARGE))
 
     def _at(self, target: str, size: int, now: float) -> _Averages:
         known = self._found[size >= LARGE]
@@ -212,3 +266,4 @@ class Speeds:
         """Forget whom nothing was heard of for the longest."""
         oldest = min((held.last, target, large) for large in (0, 1) for target, held in self._found[large].items())
         del self._found[oldest[2]][oldest[1]]
+        self._doubted.discard((oldest[1], bool(oldest[2])))

@@ -14,9 +14,9 @@ class Level(Enum):
     """The words of the table of decision 25, and one for targets whose keys all rest."""
 
     GOOD = "good"
-    # It failed a moment ago: behind the good ones until its end.
+    # It failed a moment ago: leads in proportion to its share of answers until its end.
     SUSPECT = "suspect"
-    # It failed often: asked by nobody until its end, and then by one request.
+    # In cooldown: leads for nobody until its end, and then for one request.
     RESTING = "resting"
     # That one request is under way: asked by nobody else until its end.
     PROBED = "probed"
@@ -31,11 +31,29 @@ class Standing(Struct, frozen=True):
 
     level: Level
     until: float = 0.0
+    # Of a suspect one: its share of answers.
+    answers: float = 0.0
+    # Of one in cooldown: whether its errors come back quickly, so that it is asked when all others have failed.
+    prompt: bool = False
 
     def share(self, now: float) -> float:
-        """Which part of the requests may be led to it while it is ramping: one in four, one in two, all."""
+        """Which part of the requests it may lead: while it is ramping, one in four, one in two, all."""
         left = self.until - now
-        return 1.0 if left <= 0 else 0.5 if left <= RAMP / 2 else 0.25
+        if left <= 0:
+            return 1.0
+        match self.level:
+            case Level.GOOD:
+                return 1.0
+            case Level.SUSPECT:
+                return self.answers
+            case Level.RAMPING:
+                return 0.5 if left <= RAMP / 2 else 0.25
+            case _:
+                return 0.0
+
+    def is_last_resort(self, now: float) -> bool:
+        """Whether it is in cooldown, and is asked all the same when all others have failed."""
+        return self.prompt and self.until > now
 
 
 GOOD = Standing(Level.GOOD)

@@ -33,6 +33,11 @@ class Notice(Struct, frozen=True, array_like=True):
     since: float = 0.0
     last: Kind | None = None
     failed: float = 0.0
+    # Its share of answers, and whether its errors come back quickly.
+    share: float = 0.0
+    prompt: bool = False
+    # Of one that is being tried: when its rest ends.
+    wakes: float = 0.0
 
 
 class Permit(Struct, frozen=True):
@@ -56,8 +61,11 @@ class TargetHealth:
         "holder",
         "in_a_row",
         "last",
+        "late",
+        "late_before",
         "level",
         "missed",
+        "prompt",
         "rests",
         "shown",
         "since",
@@ -75,6 +83,8 @@ class TargetHealth:
         self.stands = max(now, 0.0)
         self.epoch = 0.0
         self.rests = 0
+        # Whether the errors that led to its cooldown came back quickly.
+        self.prompt = False
         # Attempts that began before this say nothing any more.
         self.since = -math.inf
         # When its rest ends, whoever has the permit; and since when it is as good as any.
@@ -96,6 +106,8 @@ class TargetHealth:
     def forget(self, now: float) -> None:
         """Compare failures with answers from here on."""
         self.good = self.bad = self.good_before = self.bad_before = 0
+        # Of the bad ones, those that took long.
+        self.late = self.late_before = 0
         self.turn = now + HALF_WINDOW
 
     def roll(self, now: float) -> None:
@@ -104,7 +116,24 @@ class TargetHealth:
             self.forget(now)
         else:
             self.good_before, self.bad_before, self.good, self.bad = self.good, self.bad, 0, 0
+            self.late_before, self.late = self.late, 0
             self.turn += HALF_WINDOW
+
+    @property
+    def answers(self) -> int:
+        """How many calls of the window were answered."""
+        return self.good + self.good_before
+
+    @property
+    def calls(self) -> int:
+        """How many calls of the window were answered or failed."""
+        return self.answers + self.bad + self.bad_before
+
+    def failing(self, *, is_prompt: bool) -> None:
+        """Count a failure."""
+        self.bad += 1
+        self.in_a_row += 1
+        self.late += not is_prompt
 
     def settle(self, now: float) -> None:
         """Let what is over be over."""
@@ -122,12 +151,18 @@ class TargetHealth:
             self.epoch = max(self.epoch, self.until)
             self.show(_RESTING, self.wakes, self.until)
 
-    def show(self, level: Level, until: float, since: float) -> None:
-        """Stand at a level."""
+    def show(self, level: Level, until: float, since: float, answers: float | None = None) -> None:
+        """Stand at a level; a suspect one with its share of answers, which is counted here unless it is handed in."""
         if level is not self.level:
             self.stands = since
         self.level, self.until = level, until
-        self.shown = GOOD if level is _GOOD else Standing(level, until)
+        if level is _GOOD:
+            self.shown = GOOD
+        elif level is _SUSPECT:
+            counted = self.answers / self.calls if self.calls else 0.0
+            self.shown = Standing(level, until, counted if answers is None else answers)
+        else:
+            self.shown = Standing(level, until, prompt=self.prompt and level is not _RAMPING)
 
     def enter(self, level: Level, until: float, now: float) -> None:
         """Come to another level by what was found out here: a step down begins a new epoch."""
@@ -144,13 +179,16 @@ class TargetHealth:
 
     def adopt(self, notice: Notice) -> bool:
         """Take over what another worker found out, if it holds against what is known here."""
-        known = (self.epoch, _RANKS[self.level], self.until, self.rests)
-        if (notice.epoch, _RANKS[notice.level], notice.until, notice.rests) <= known:
+        shown = self.shown
+        known = (self.epoch, _RANKS[self.level], self.until, self.rests, shown.answers, shown.prompt)
+        news = (notice.epoch, _RANKS[notice.level], notice.until, notice.rests, notice.share, notice.prompt)
+        if news <= known:
             return False
         if notice.level is not _PROBED:
             # Somebody else was quicker to find out.
             self.holder = 0
-        self.show(notice.level, notice.until, notice.since)
+        self.prompt = notice.prompt
+        self.show(notice.level, notice.until, notice.since, notice.share)
         if notice.last is not None and notice.failed > self.failed:
             self.last, self.failed = notice.last, notice.failed
         self.epoch, self.rests = notice.epoch, notice.rests
@@ -163,9 +201,21 @@ class TargetHealth:
         else:
             # Of what is under way here nobody knows whether it began before.
             self.since = notice.until
-            self.wakes = notice.until if notice.level is _RESTING else self.wakes
+            self.wakes = notice.until if notice.level is _RESTING else notice.wakes
         return True
 
     def notice(self, target: str) -> Notice:
         """What the other workers are told."""
-        return Notice(target, self.level, self.until, self.epoch, self.rests, self.stands, self.last, self.failed)
+        return Notice(
+            target,
+            self.level,
+            self.until,
+            self.epoch,
+            self.rests,
+            self.stands,
+            self.last,
+            self.failed,
+            self.shown.answers,
+            self.shown.prompt,
+            self.wakes if self.level is _PROBED else 0.0,
+        )

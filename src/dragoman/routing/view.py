@@ -73,6 +73,10 @@ class View(Struct, frozen=True):
         standings = self.standings(outline)
         return standings is outline.good or standings.count(GOOD) == len(standings)
 
+    def has_doubts(self, outline: Outline, size: int) -> bool:
+        """Whether the speed of any target may have changed, for requests of about this many bytes."""
+        return any(speed is not None and speed.in_doubt for speed in self.speeds(outline, size))
+
     def soonest(self, outline: Outline, size: int, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
         speeds = self.speeds(outline, size)

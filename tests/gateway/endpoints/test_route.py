@@ -149,6 +149,11 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         )
         for begun in range(5):
             traffic.health.note("chat/m", Kind.NO_ANSWER, now + begun / 100, now + begun / 100)
+        quick = rows(asked(house, "two"))[1]
+        why = "it is in cooldown, and asked if all others fail"
+        assert (quick["left_out"], quick["behind"]) == (None, {"standing": "cooldown", "why": why})
+        traffic.health.clear("chat/m", now)
+        traffic.health.note("chat/m", Kind.SILENT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
         assert resting["standing"] == "resting" and resting["left_out"] == {"filter": "resting", "why": "it rests"}
         # A name without a choice is asked however its target stands.

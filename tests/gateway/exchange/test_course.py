@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
-from dragoman.config.settings import Routing
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, StrictError
 from dragoman.gateway.exchange.attempt import Attempt, Missed
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
+from dragoman.gateway.traffic import Traffic
 from dragoman.http.flight import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
+from dragoman.routing.candidate import Behind
+from dragoman.routing.health import IN_A_ROW
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Heard, Kind, Then
 from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, plan
 from dragoman.routing.route import Route
 from dragoman.routing.speed import Speed
+from dragoman.routing.standing import Level, Standing
 from dragoman.routing.target import Target
 from dragoman.routing.view import Pin
 from tests.gateway.harness import CHAT
@@ -97,6 +104,54 @@ def test_whoever_led_is_not_asked_twice_when_others_are_the_faster_ones_by_then(
     seconds[0] = 9.0
     assert then(course, first) is Then.NEXT
     assert [found.model for found in iter(course.next, None)] == ["c", "b"]
+
+
+def resting(kind: Kind, seconds: float) -> tuple[Traffic, Route]:
+    """A line of two targets, of which the first is in cooldown for failures that took so long."""
+    traffic = Traffic(lambda: 100.0, lambda: 0.5)
+    route = Route(name="line", members=(target("a"), target("b")), first_byte=None)
+    for _ in range(IN_A_ROW):
+        traffic.health.note("p/a", kind, 100.0, 100.0 - seconds)
+    return traffic, route
+
+
+@pytest.mark.parametrize("first_byte", [None, 20.0, 900.0])
+def test_item_22_b10_a_permit_outlives_the_timeout_of_its_probe(first_byte: float | None) -> None:
+    traffic, route = resting(Kind.SILENT, 20.0)
+    timeouts = Timeouts()
+    course = Course(
+        (target("a"), target("b")), Routing(), replace(route, first_byte=first_byte), None, traffic, timeouts
+    )
+    course.several = True
+    assert course.next() == target("a")
+    standing = traffic.health.standing("p/a", 100.0)
+    assert standing.level is Level.PROBED
+    longest = target("a").provider.queue_time + timeouts.connect + (first_byte or timeouts.first_byte)
+    assert standing.until > 100.0 + longest
+    # Another request does not wait for it.
+    other = Course((target("a"), target("b")), Routing(), route, None, traffic, timeouts)
+    other.several = True
+    assert other.next() == target("b")
+
+
+def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_when_all_others_have_failed() -> None:
+    traffic, route = resting(Kind.NO_ANSWER, 0.1)
+    courses = []
+    for _ in range(30):
+        planned = plan(route, Needs(size=1), Told(now=100.0, standings_of=standings(traffic)), Dice(ramp=0.5))
+        course = Course(None, Routing(), route, planned, traffic)
+        assert [candidate.behind for candidate in planned.candidates] == [Behind.COOLDOWN, None]
+        first = missed(course, Kind.NO_ANSWER)
+        assert first.attempt is not None and first.attempt.target.model == "b"
+        assert then(course, first) is Then.NEXT
+        assert course.next() == target("a")
+        courses.append(course)
+    # One of them is the probe.
+    assert [course.use_permit() is not None for course in courses] == [True] + [False] * 29
+
+
+def standings(traffic: Traffic) -> Callable[[Outline], list[Standing]]:
+    return lambda outline: [traffic.health.standing(name, traffic.clock()) for name in outline.ids]
 
 
 def test_a_plan_of_other_days_is_followed_as_it_is() -> None:

@@ -11,7 +11,9 @@ import pytest
 from dragoman.config.settings import Line, Routing, Timeouts
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
-from dragoman.routing.health import FIRST_REST
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
+from dragoman.routing.health import FIRST_REST, SUSPICION
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, is_finished, streamed_text, text_of
 from tests.playbooks.bodies import brief, error, frames, overloaded, parts, whole
@@ -306,11 +308,53 @@ def test_pitfall_347_after_an_outage_of_seconds_under_load_nobody_rests_for_minu
     course = play(steps, tmp_path, monkeypatch, setup)
     # Both rest after five requests, in the first second, and once more after the one that came when that was over.
     assert ends_of_rests == [START + 1.0 + FIRST_REST + 2 * FIRST_REST] * 2
-    tried = [[each.model for each in record.attempts] for record in course.records]
-    assert tried[:5] == [["served-0", "served-1"]] * 5
-    # Meanwhile they take turns, and the first request after the outage is answered.
-    assert tried[5:23] == [["served-1"], ["served-0"]] * 9
+    tried = [sorted(each.model for each in record.attempts) for record in course.records]
+    # Their errors come back quickly, so both are asked each time, and the first request after the outage is answered.
+    assert tried[:48] == [["served-0", "served-1"]] * 48
     assert (course.records[-2].status, course.records[-1].status) == (502, 200)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
+def test_item_22_b10_after_silence_one_request_at_a_time_waits_for_a_target(
+    stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts = Timeouts()
+    setup = Setup(lines=(Line(pattern="many", targets=MANY[:2], sticky=False),), timeouts=timeouts)
+    body = {**brief(CHAT, CHAT, stream=stream), "model": "many"}
+    answer = streamed(CHAT) if stream else told(whole(CHAT))
+    steps: list[Step] = [asks(PATHS[CHAT], body), passes(timeouts.first_byte + 1), *answer, passes(FIRST_REST)]
+    # The probe waits as long as any request may, and all others are answered elsewhere meanwhile.
+    steps.append(asks(PATHS[CHAT], body, client="probe"))
+    others = int(timeouts.first_byte / 20)
+    for number in range(others):
+        steps += [asks(PATHS[CHAT], body, client=f"other {number}"), *answer, passes(20)]
+    # It met silence, and so the next cooldown is longer.
+    steps += [passes(1), *answer, passes(FIRST_REST), asks(PATHS[CHAT], body, client="last"), *answer]
+    course = play(steps, tmp_path, monkeypatch, setup)
+    tried = [[each.model for each in record.attempts] for record in course.records]
+    silence = ["served-0", "served-1"]
+    assert tried == [silence, *[["served-1"]] * others, silence, ["served-1"]]
+    assert {record.status for record in course.records} == {200}
+
+
+@pytest.mark.parametrize("sticky", [False, True], ids=["not sticky", "sticky"])
+def test_item_22_b12_the_price_with_a_warm_cache_counts_whether_conversations_stay_or_not(
+    sticky: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = [Rates(input=price * 10**6, output=10**6, cache_read=price * 10**5) for price in (100, 110)]
+    prices = {name: Override(rates=each) for name, each in zip(MANY, rates, strict=False)}
+    line = Line(pattern="many", targets=MANY[:2], policy="cheapest", sticky=sticky)
+    body = {**brief(CHAT, CHAT, stream=False), "model": "many"}
+    other = {**body, "messages": [{"role": "user", "content": "Another conversation."}]}
+    failing, answer = told(error(CHAT, "server_error", "no"), 500), told(whole(CHAT))
+    steps: list[Step] = [asks(PATHS[CHAT], body), *failing, *answer, passes(2 * SUSPICION)]
+    for number, said in enumerate((body, other, body)):
+        steps += [asks(PATHS[CHAT], said, client=f"client {number}"), *answer]
+    course = play(steps, tmp_path, monkeypatch, Setup(lines=(line,), prices=prices))
+    # The dearer target is the cheaper one where its cache is warm.
+    tried = [[each.model for each in record.attempts] for record in course.records]
+    assert tried == [["served-0", "served-1"], ["served-1"], ["served-0"], ["served-1"]]
+    assert [record.reason for record in course.records][1] == ("pinned" if sticky else "policy")
 
 
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ async def explained(
     needs = needs_of(asked, len(body), seen, question.program, name, strict)
     needs = replace(needs, client=facts.client, thread=class_of(facts).kind, keeper=keeper or "")
     # Where another one's conversation is, is not told.
-    known = route.outline.sticky and key is own
+    known = route.outline.follows and key is own
     thread = thread_of(route, facts)
     conversation = conversation_of(asked, looked, seen.opening, route.name, thread) if known else ""
     plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)

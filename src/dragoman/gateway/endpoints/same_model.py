@@ -44,7 +44,9 @@ class SameModel:
         self._account = account
         # Those that are well go first.
         order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
-        self.course = Course(order, service.settings.routing, traffic=service.traffic)
+        self.course = Course(
+            order, service.settings.routing, traffic=service.traffic, timeouts=service.settings.timeouts
+        )
         self.course.several = True
         self._calls = Calls(service, account, conversation=False)
         self._errors: dict[Attempt, DragomanError] = {}

@@ -133,7 +133,7 @@ class ChoiceMoves(FailureMoves):
         assert route is not None and looked is not None
         asked, facts, routing, traffic = self._asked, looked.facts, service.settings.routing, service.traffic
         conversation = ""
-        if (seen.opening is not None or looked.said is not None) and route.outline.sticky:
+        if (seen.opening is not None or looked.said is not None) and route.outline.follows:
             thread = thread_of(route, facts) if route.threaded else ""
             conversation = conversation_of(asked, looked, seen.opening, route.name, thread, facts.session != "")
         if self._is_astray:
@@ -146,7 +146,7 @@ class ChoiceMoves(FailureMoves):
             needs = replace(needs, keeper=self._keeper)
         plan = traffic.plan(route, needs, service.knowledge, conversation, routing.explore)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
-        course = Course(order, routing, route, plan, traffic)
+        course = Course(order, routing, route, plan, traffic, service.settings.timeouts)
         course.conversation = conversation
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from dragoman.config.settings import Routing
+from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
@@ -27,8 +27,9 @@ from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 from dragoman.routing.view import Pin
 
-# How long whoever tries a target that rested may take before another one may, in seconds.
-_PROBE = 60.0
+# Seconds that a probe may take to be prepared, and to have its outcome recorded.
+_MARGIN = 15.0
+_USUAL = Timeouts()
 # Calls of any kind that one exchange makes, with changes of keys.
 MOST_CALLS = 16
 
@@ -57,6 +58,8 @@ class Course:
     # What its conversation is known by, if it stays where it is; and which rules led it there.
     conversation = ""
     stays = False
+    # Whether it stays there, and not only its cache does.
+    is_sticky = True
     rule = ""
     # Where the conversation was until now.
     pin: Pin | None = None
@@ -78,8 +81,10 @@ class Course:
         route: Route | None = None,
         plan: Plan | None = None,
         traffic: Traffic | None = None,
+        timeouts: Timeouts = _USUAL,
     ) -> None:
         self._routing = routing
+        self._timeouts = timeouts
         self._traffic = traffic
         # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
         self._others = targets
@@ -93,7 +98,7 @@ class Course:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.held
-            self.stays = route.outline.sticky
+            self.stays, self.is_sticky = route.outline.follows, route.outline.sticky
             self.is_calm = plan.is_calm
             if targets is None and self.is_calm:
                 self._lead = plan.first
@@ -138,11 +143,20 @@ class Course:
             return True
         if self._misses and not traffic.may_ask_next(target):
             return False
-        permit = traffic.permits(target, self.first_byte or _PROBE)
+        permit = traffic.permits(target, self._probe_timeout(target))
         if permit is None:
-            return False
+            return traffic.is_last_resort(target)
         self._permitted, self._permit = target, permit
         return True
+
+    def _probe_timeout(self, target: Target) -> float:
+        """How long a permit lasts: longer than its probe may wait for a slot, a connection and the first content.
+
+        If it lapsed first, another request would become the probe, and the silence that this one met would not count.
+        """
+        timeouts = self._timeouts
+        first_byte = timeouts.first_byte if self.first_byte is None else self.first_byte
+        return target.provider.queue_time + timeouts.connect + first_byte + _MARGIN
 
     def use_permit(self) -> Permit | None:
         """The right to try a target that rested, for the call by which that is found out."""

@@ -167,10 +167,11 @@ class Moves(ABC):
         conversation = course.conversation or self._moved_conversation(course, target)
         if not conversation:
             return
-        if pin is not None and pin.target != target.id and not course.leaves(pin):
+        if course.is_sticky and pin is not None and pin.target != target.id and not course.leaves(pin):
             # It was only passed over for a moment, and its cache is there.
             return
-        here = Pin(target.id, attempt.key_digest(), course.rule)
+        # A conversation that does not stay has no key and no rule of its own: only its cache is there.
+        here = Pin(target.id, attempt.key_digest(), course.rule) if course.is_sticky else Pin(target.id)
         told = self._memory.told_id
         if pin is not None and pin == here and not told and traffic.pins.holds(conversation, pin):
             # It is where it was, and was used when it was looked for.

@@ -117,6 +117,7 @@ class StreamMoves(RequestMoves):
         self._open(first=now)
         self.told = _CONTENT
         attempt.first = now
+        self._service.traffic.speaks(attempt.target, attempt.permit, now)
         if attempt.held:
             held, attempt.held = b"".join(attempt.held), []
             self._write(held)

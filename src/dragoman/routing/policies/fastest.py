@@ -2,7 +2,8 @@
 
 Only answers are measured, so the time is divided by how often there was one: a target that fails fast is not fast.
 What was measured grows stale: the older it is, the longer the time that is expected. Whose speed is unknown stands
-behind those whose speed is known, and leads now and then, as does the one that was measured the longest ago.
+behind those whose speed is known, and leads now and then, as does the one that was measured the longest ago. A target
+whose last answer took much longer or shorter than expected leads at once, for one request.
 """
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ from dragoman.routing.view import Dice, View
 
 if TYPE_CHECKING:
     from dragoman.routing.outline import Outline
-
-# The tokens of an answer of usual length.
-USUAL_OUTPUT = 256
 
 
 def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:
@@ -36,24 +34,33 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
             keyed.append((2, 0.0, place))
     keyed.sort()
     ranked = [candidates[place] for _, _, place in keyed]
-    # Whether this request finds out about somebody else.
-    if dice.explore < dice.exploring and len(ranked) > 1:
-        stalest = max(ranked, key=_age)
-        if stalest is not ranked[0]:
-            ranked.remove(stalest)
-            return [stalest, *ranked], Why.EXPLORED
-    return ranked, Why.POLICY
+    explored = _explored(ranked, dice)
+    if explored is ranked[0]:
+        return ranked, Why.POLICY
+    ranked.remove(explored)
+    return [explored, *ranked], Why.EXPLORED
 
 
 def first(outline: Outline, needs: Needs, view: View, dice: Dice) -> int | None:
     """The place of the first of all targets in the same rank, without the others."""
-    return None if dice.explore < dice.exploring else view.soonest(outline, needs.size, _output(needs))
+    if dice.explore < dice.exploring or (dice.exploring and view.has_doubts(outline, needs.size)):
+        return None
+    return view.soonest(outline, needs.size, _output(needs))
+
+
+def _explored(ranked: list[Candidate], dice: Dice) -> Candidate:
+    """The candidate that leads: one whose figures are in doubt at once, the stalest now and then, else the fastest."""
+    if dice.exploring:
+        for candidate in ranked:
+            if candidate.speed is not None and candidate.speed.in_doubt:
+                return candidate
+    return max(ranked, key=_age) if dice.explore < dice.exploring else ranked[0]
 
 
 def _output(needs: Needs) -> int:
-    """How many tokens are to be waited for."""
+    """How many tokens are to be waited for: as many as is usual, or as the request allows."""
     most = needs.signs.most_output
-    return USUAL_OUTPUT if most is None or most > USUAL_OUTPUT else max(most, 0)
+    return needs.output if most is None else min(needs.output, max(most, 0))
 
 
 def _age(candidate: Candidate) -> float:
