@@ -486,3 +486,69 @@ def test_what_does_not_count_says_nothing_of_the_store(tmp_path: Path) -> None:
                 assert store.failed
 
     run(main())
+
+
+def test_item_22_a6_a_client_that_cannot_wait_says_nothing_of_the_store(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "state.db"
+        async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+            with another(path) as other:
+                other.execute("BEGIN IMMEDIATE")
+                haste = Haste()
+                writing = store.write(add("r1"), haste=haste, answer=lambda: 1)
+                store.hurry(haste)
+                with pytest.raises(StoreBusy):
+                    await writing
+                assert not store.failed
+                # Nobody is refused for it, nor has to wait.
+                now = virtual_loop().time()
+                await store.check()
+                assert virtual_loop().time() == now
+
+    run(main())
+
+
+def test_item_22_a6_one_try_is_made_for_all_who_ask_at_a_time() -> None:
+    async def main() -> None:
+        tables = _small_disk()
+        async with asking(tables) as store:
+            with pytest.raises(StoreError, match="full"):
+                await store.write(put(FULL), answer=lambda: FULL)
+            with statements(tables) as said:
+                leaving = asyncio.ensure_future(store.check())
+                checks = [asyncio.ensure_future(store.check()) for _ in range(50)]
+                await asyncio.sleep(0)
+                leaving.cancel()
+                came = await asyncio.gather(*checks, return_exceptions=True)
+                assert {type(each) for each in came} == {StoreError} and len({id(each) for each in came}) == 50
+                tables.connection.execute("PRAGMA max_page_count = 1000000")
+                await asyncio.gather(*(store.check() for _ in range(50)))
+            # The first try fails, the second is taken back.
+            assert said.count("BEGIN IMMEDIATE") == 3
+
+    asyncio.run(main())
+
+
+def test_item_22_a6_a_try_waits_for_as_long_as_others_commit(tmp_path: Path) -> None:
+    async def main() -> float:
+        path = tmp_path / "state.db"
+        async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+            with another(path) as db:
+                db.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StoreBusy):
+                    await store.write(add("r1"), answer=lambda: 1)
+                assert store.failed
+
+                def commit() -> None:
+                    db.execute("INSERT INTO promises VALUES (hex(randomblob(8)), 0)")
+                    db.execute("COMMIT")
+                    db.execute("BEGIN IMMEDIATE")
+
+                began = virtual_loop().time()
+                for count in range(1, 10):
+                    virtual_loop().call_later(0.9 * count, commit)
+                virtual_loop().call_later(8.5, db.execute, "ROLLBACK")
+                await store.check()
+                return virtual_loop().time() - began
+
+    assert 8.5 <= run(main()) <= 8.6

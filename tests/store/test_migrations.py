@@ -30,7 +30,7 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         }
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
-        known |= {"long_sums", "quarter_sums", "thread_totals", "session_totals"}
+        known |= {"long_sums", "quarter_sums", "thread_totals", "session_totals", "stored_bytes"}
         assert tables == known
         migrate(db)
 

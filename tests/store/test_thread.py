@@ -146,7 +146,7 @@ def test_what_is_read_is_one_state_and_writes_nothing(tmp_path: Path, where: str
     def twice(tables: Tables) -> tuple[list[int], list[int]]:
         before = sizes(tables)
         with another(path) as db:
-            db.execute("INSERT INTO events VALUES ('other', 9, x'00')")
+            db.execute("INSERT INTO events VALUES ('other', 9, x'00', x'')")
         return before, sizes(tables)
 
     async def one_state() -> None:
@@ -181,7 +181,8 @@ def test_nothing_stays_of_a_unit_that_goes_on_after_the_disk_was_full() -> None:
     def work(tables: Tables) -> None:
         put(1)(tables)
         try:
-            put(1_000_000)(tables)
+            # Of a table without triggers: where there are some, SQLite undoes the statement alone.
+            tables.connection.execute("INSERT INTO rests VALUES ('target', 0, zeroblob(1000000))")
         except Exception:
             # Which no unit may do.
             put(2)(tables)
@@ -431,3 +432,80 @@ def test_a_file_that_was_deleted_takes_nothing_and_can_be_read(tmp_path: Path) -
             assert await store.read(known("r1"))
 
     asyncio.run(main())
+
+
+def test_item_22_a6_a_store_that_others_write_to_is_waited_for_as_long_as_they_commit(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    # As far apart as a unit would wait at most if nothing moved, and for much longer.
+    every, times = 9.0, 20
+
+    async def main() -> tuple[float, float, list[int]]:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+
+                def commit() -> None:
+                    # The file is free for no moment of the loop's time.
+                    db.execute("INSERT INTO promises VALUES (hex(randomblob(8)), 0)")
+                    db.execute("COMMIT")
+                    db.execute("BEGIN IMMEDIATE")
+
+                for count in range(1, times + 1):
+                    virtual_loop().call_later(every * count, commit)
+                impatient = store.write(put(1), 10.0)
+                writing = store.write(put(2))
+                with pytest.raises(StoreBusy):
+                    await impatient
+                gave_up = virtual_loop().time()
+                virtual_loop().call_at(every * times + 1, db.execute, "ROLLBACK")
+                await writing
+                return gave_up, virtual_loop().time(), await store.read(sizes)
+
+    gave_up, written, found = run(main())
+    assert 10 <= gave_up <= 10.06
+    assert every * times + 1 <= written <= every * times + 1.06
+    assert found == [2]
+
+
+def test_item_22_a6_a_store_that_stands_still_after_others_have_committed_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> float:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+
+                def commit() -> None:
+                    db.execute("INSERT INTO promises VALUES ('r', 0)")
+                    db.execute("COMMIT")
+                    db.execute("BEGIN IMMEDIATE")
+
+                virtual_loop().call_later(5, commit)
+                with pytest.raises(StoreBusy, match="another process holds the file for too long"):
+                    await store.write(put(1))
+                db.execute("ROLLBACK")
+                return virtual_loop().time()
+
+    assert 15 <= run(main()) <= 15.2
+
+
+def test_item_22_a6_a_store_is_tried_soon_after_another_process_has_committed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> float:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+
+                def commit() -> None:
+                    db.execute("INSERT INTO promises VALUES ('r', 0)")
+                    db.execute("COMMIT")
+                    db.execute("BEGIN IMMEDIATE")
+
+                # By then it is tried every 50 ms; what was seen within those is followed by quick tries.
+                virtual_loop().call_later(3, commit)
+                virtual_loop().call_later(3.06, db.execute, "ROLLBACK")
+                await store.write(put(1))
+                return virtual_loop().time()
+
+    assert 3.06 <= run(main()) <= 3.1

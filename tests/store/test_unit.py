@@ -34,7 +34,8 @@ def _unit(loop: asyncio.AbstractEventLoop, told: Told, future: asyncio.Future[ob
         lambda tables: None,
         lambda unit, done, error: told.append((done, error)),
         writes=True,
-        deadline=0.0,
+        asked=0.0,
+        patience=0.0,
         loop=loop,
         future=future,
     )

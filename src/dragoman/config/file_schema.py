@@ -6,6 +6,7 @@ values behind it are the catalogue's, the environment's or those of `Settings`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -250,9 +251,9 @@ def _duration(example: str, lowest: float = 0.001) -> Kind[float]:
     return Kind(words=words, example=example, read=values.duration(lowest))
 
 
-def _size(example: str) -> Kind[int]:
+def _size(example: str, lowest: int = 1) -> Kind[int]:
     words = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
-    return Kind(words=words, example=example, read=values.read_size)
+    return Kind(words=words, example=example, read=partial(values.read_size, lowest=lowest))
 
 
 def _choice(*words: str) -> Kind[str]:
@@ -318,6 +319,8 @@ STORAGE: dict[str, Kind[object]] = {
     "keep": Kind(words="true or false", example="false", read=values.read_switch),
     "path": Kind(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
     "days": _count(30, 3650),
+    "max_bytes": _size('"8 GiB"', lowest=0),
+    "max_bytes_per_key": _size('"2 GiB"', lowest=0),
     "background": _count(64, 10000),
     "records": Kind(words="true or false", example="false", read=values.read_switch),
     "record_days": _count(400, 36500),

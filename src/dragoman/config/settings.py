@@ -16,6 +16,7 @@ from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
 
 MEBIBYTE = 1024 * 1024
+GIBIBYTE = 1024 * MEBIBYTE
 # What `storage.path` says in place of a file.
 MEMORY = ":memory:"
 # Seconds of an exchange, where nothing is said of that.
@@ -188,6 +189,12 @@ class Storage(Struct, frozen=True, kw_only=True):
     path: str = ""
     # How many days after something was last added to them responses and conversations are forgotten.
     days: int = 30
+    # How many bytes are stored for all keys together: responses, conversations, their items, and the events of
+    # background responses. Beyond that, requests that are to be stored get a 507 until something is deleted or out of
+    # date; 0 sets no limit. In memory it is 256 MiB at most, in each process.
+    max_bytes: int = 8 * GIBIBYTE
+    # How many bytes of those one key may store; 0 sets no limit.
+    max_bytes_per_key: int = 2 * GIBIBYTE
     # How many responses may run in the background at once, in each process.
     background: int = 64
     # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what

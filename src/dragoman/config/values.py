@@ -156,13 +156,13 @@ def duration(lowest: float = 0.001) -> Callable[[object], float]:
     return read
 
 
-def read_size(value: object) -> int:
+def read_size(value: object, lowest: int = 1) -> int:
     """A number of bytes."""
     size = _measured(value, _SIZE_UNITS, "a size", "B, kB, MB, GB, KiB, MiB or GiB")
     if not math.isfinite(size) or size != int(size):
         raise unfit("expected a whole number of bytes, found a fraction")
-    if not 1 <= size <= LARGEST_SIZE:
-        raise unfit(f"expected a size from 1 B to {LARGEST_SIZE // 2**30} GiB, found another")
+    if not lowest <= size <= LARGEST_SIZE:
+        raise unfit(f"expected a size from {lowest} B to {LARGEST_SIZE // 2**30} GiB, found another")
     return int(size)
 
 

@@ -32,7 +32,7 @@ exchanges are written by the thread that moves journals, and read by commands; s
 from __future__ import annotations
 
 from dragoman.store.conversations import LeaseLost
-from dragoman.store.database import MEMORY, Tables, open_tables
+from dragoman.store.database import MEMORY, Stored, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.interface import Store
 from dragoman.store.unit import Haste
@@ -45,6 +45,7 @@ __all__ = [
     "Store",
     "StoreBusy",
     "StoreError",
+    "Stored",
     "Tables",
     "not_writable",
     "open_tables",

@@ -188,6 +188,11 @@ class Conversations:
                 self._db.execute("DELETE FROM items WHERE holder = ?", (conversation_id,))
         return bool(gone)
 
+    def has_outdated(self) -> bool:
+        """Whether anything is out of date."""
+        found = self._db.execute("SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
+        return found.fetchone() is not None
+
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""
         rows = self._db.execute(

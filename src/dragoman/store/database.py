@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
 from dragoman.store.events import Events
@@ -28,6 +30,14 @@ _PATIENCE = 5.0
 _SWEEP = 10
 _SWEPT_TURNS = 100
 _SWEEP_EVERY = 60.0
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """How many bytes are stored for one owner and for all; turns are bounded by themselves and not among them."""
+
+    own: int
+    total: int
+    is_outdated: bool
 
 
 class Tables:
@@ -55,22 +65,39 @@ class Tables:
         now = self._clock()
         if now - self._swept < _SWEEP_EVERY:
             return 0
-        removed = self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
+        removed = self.remove_outdated()
         removed += self.turns.remove_outdated(_SWEPT_TURNS) + self.rests.remove_outdated(_SWEPT_TURNS)
         if removed < _SWEEP:
             self._swept = now
         return removed
 
+    def remove_outdated(self) -> int:
+        """Remove some responses and conversations that are out of date; give how many."""
+        return self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
+
+    def sums(self) -> dict[bytes, int]:
+        """How many bytes are stored for each owner."""
+        return dict(self._db.execute("SELECT owner, bytes FROM stored_bytes"))
+
+    def stored(self, owner: bytes) -> Stored:
+        """How much is stored, and whether anything of that is out of date."""
+        own = self._db.execute("SELECT bytes FROM stored_bytes WHERE owner = ?", (owner,)).fetchone()
+        # A row for each owner.
+        total = self._db.execute("SELECT coalesce(sum(bytes), 0) FROM stored_bytes").fetchone()[0]
+        is_outdated = self.responses.has_outdated() or self.conversations.has_outdated()
+        return Stored(own=0 if own is None else own[0], total=total, is_outdated=is_outdated)
+
     def try_answer(self, size: int) -> None:
         """Write what an answer of a size does; it is out of date from the start, should it stay."""
         with self.transaction():
+            # What a process left that was killed meanwhile.
+            self.take_back()
             self._db.execute(
-                "INSERT OR REPLACE INTO responses (id, owner, expires, root, status, background, provider, body)"
+                "INSERT INTO responses (id, owner, expires, root, status, background, provider, body)"
                 " VALUES ('', x'00', 0, '', '', 0, '', x'')"
             )
             self._db.execute(
-                "INSERT OR REPLACE INTO items (holder, side, position, id, owner, body)"
-                " VALUES ('', 0, 0, '', x'00', zeroblob(?))",
+                "INSERT INTO items (holder, side, position, id, owner, body) VALUES ('', 0, 0, '', x'00', zeroblob(?))",
                 (size,),
             )
 

@@ -21,8 +21,9 @@ class Events:
         """Keep the next piece, whole frames; of a response that has ended, or is forgotten, there is none."""
         with Transaction(self._db):
             self._db.execute(
-                "INSERT OR REPLACE INTO events (holder, number, data)"
-                " SELECT id, ?, ? FROM responses WHERE id = ? AND status IN (?, ?)",
+                "INSERT INTO events (holder, number, data, owner)"
+                " SELECT id, ?, ?, owner FROM responses WHERE id = ? AND status IN (?, ?)"
+                " ON CONFLICT (holder, number) DO UPDATE SET data = excluded.data",
                 (number, data, response_id, *RUNNING),
             )
 

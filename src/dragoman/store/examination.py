@@ -124,6 +124,14 @@ class Examination:
                 ),
             )
 
+        held = (("responses", "body"), ("items", "body"), ("conversations", "metadata"), ("events", "data"))
+        rows = " UNION ALL ".join(f"SELECT owner, 256 + length({column}) AS size FROM {of}" for of, column in held)
+        yield (
+            "stored_bytes",
+            self._differences(
+                f"SELECT owner, sum(size) FROM ({rows}) GROUP BY owner", "SELECT owner, bytes FROM stored_bytes"
+            ),
+        )
         yield (
             "thread_totals",
             self._differences(

@@ -20,13 +20,13 @@ from functools import partial
 from typing import TypeVar
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreError
+from dragoman.store.errors import StoreBusy, StoreError, store_error
 from dragoman.store.thread import Alarm, StoreThread
 from dragoman.store.unit import Haste, Unit
 
 T = TypeVar("T")
 
-# How long a busy store is waited for, in seconds; one that failed before, not so long.
+# How long a busy store is waited for in which nothing moves, in seconds; one that failed before, not so long.
 PATIENCE = 10.0
 _LITTLE = 1.0
 # How long the thread is waited for beyond the time that it was given: a disk may not answer.
@@ -64,10 +64,14 @@ class Store:
         self._refused = 0
         self.dropped = 0
         self.failed = False
+        # What comes of the try that is under way.
+        self._trying: asyncio.Task[None] | None = None
 
     def read(self, work: Callable[[Tables], T], patience: float | None = None) -> asyncio.Future[T]:
-        """Look something up."""
-        return self._asked(work, PATIENCE if patience is None else patience, writes=False)
+        """Look something up; `patience` as for `write`."""
+        return self._asked(
+            work, PATIENCE if patience is None else patience, writes=False, while_moving=patience is None
+        )
 
     def write(
         self,
@@ -82,6 +86,8 @@ class Store:
     ) -> asyncio.Future[T]:
         """Write something down.
 
+        Without `patience` a busy store is waited for as long as anybody's transactions are committed, and `PATIENCE`
+        seconds longer; else for so many seconds and no more.
         `answer` gives the size of one that is written: only that shows whether others can be. `unheard` is given what
         came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
         the store by failing. `haste` is for whoever may lose its patience: see `hurry`.
@@ -90,6 +96,7 @@ class Store:
             work,
             PATIENCE if patience is None else patience,
             writes=True,
+            while_moving=patience is None,
             haste=haste,
             at_last=at_last,
             answer=answer,
@@ -111,6 +118,7 @@ class Store:
         patience: float,
         *,
         writes: bool,
+        while_moving: bool = False,
         haste: Haste | None = None,
         at_last: bool = False,
         answer: Callable[[], int] | None = None,
@@ -123,7 +131,9 @@ class Store:
             work,
             self._told,
             writes=writes,
-            deadline=self._clock() + patience,
+            asked=self._clock(),
+            patience=patience,
+            while_moving=while_moving,
             loop=loop,
             future=future,
             at_last=at_last,
@@ -155,7 +165,7 @@ class Store:
             self._lost("too much waited to be kept", self._refused - 1)
         self._refused = 0
         loop = asyncio.get_running_loop()
-        unit = Unit(work, self._told, writes=True, deadline=math.inf, loop=loop)
+        unit = Unit(work, self._told, writes=True, asked=0.0, patience=math.inf, loop=loop)
         unit.size = size
         try:
             self._thread.ask(unit)
@@ -191,6 +201,9 @@ class Store:
             unit.loop.call_soon(self._lost, str(error), 1)
 
     def _note(self, unit: Unit[object], error: BaseException | None) -> None:
+        if isinstance(error, StoreBusy) and unit.is_hurried:
+            # Its client could not wait: others can.
+            return
         if isinstance(error, StoreError):
             self.failed = True
             if unit.answer is not None:
@@ -203,11 +216,30 @@ class Store:
 
     async def check(self) -> None:
         """Raise `StoreError` if an answer could not be kept: a store that failed is tried before anybody is asked."""
-        if self.failed:
-            # Two units, since only what was committed had room.
-            size = self._tried_size
-            await self._asked(lambda tables: tables.try_answer(size), _LITTLE, writes=True, counts=False)
-            await self._asked(Tables.take_back, _LITTLE, writes=True, counts=False)
+        if not self.failed:
+            return
+        if self._trying is None:
+            # One for everybody: a try takes as much of the store as an answer does.
+            self._trying = asyncio.ensure_future(self._try())
+            self._trying.add_done_callback(self._tried)
+        trying = self._trying
+        await asyncio.wait({trying})
+        error = trying.exception()
+        if error is not None:
+            # A new one for each: what is raised twice holds the frames of both.
+            raise store_error(error)
+
+    async def _try(self) -> None:
+        # Two units, since only what was committed had room.
+        size = self._tried_size
+        for work in (partial(Tables.try_answer, size=size), Tables.take_back):
+            await self._asked(work, _LITTLE, writes=True, while_moving=True, counts=False)
+
+    def _tried(self, trying: asyncio.Task[None]) -> None:
+        self._trying = None
+        if not trying.cancelled():
+            # Whoever waited for it may have left.
+            trying.exception()
 
     def is_working(self) -> bool:
         """Whether the thread is under way; not while it waits for another process."""

@@ -305,6 +305,34 @@ def m006_keep_totals(db: sqlite3.Connection) -> None:
         )
 
 
+def m007_keep_stored_bytes(db: sqlite3.Connection) -> None:
+    """How many bytes are stored for each owner: what a row holds, and 256 for the row with its indexes.
+
+    The file itself keeps the sums, whichever process writes, as long as rows are not replaced (`OR REPLACE`): SQLite
+    does not call a trigger for what that deletes.
+    """
+    # A response may be deleted, or become another's, before its events are.
+    db.execute("ALTER TABLE events ADD COLUMN owner BLOB NOT NULL DEFAULT x''")
+    db.execute("UPDATE events SET owner = coalesce((SELECT owner FROM responses WHERE id = holder), x'')")
+    db.execute("CREATE TABLE stored_bytes (owner BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID")
+    held = {"responses": "body", "items": "body", "conversations": "metadata", "events": "data"}
+    rows = " UNION ALL ".join(f"SELECT owner, 256 + length({column}) AS size FROM {of}" for of, column in held.items())
+    db.execute(f"INSERT INTO stored_bytes (owner, bytes) SELECT owner, sum(size) FROM ({rows}) GROUP BY owner")
+    for of, column in held.items():
+        grown = (
+            f"INSERT INTO stored_bytes (owner, bytes) VALUES (NEW.owner, 256 + length(NEW.{column}))"
+            " ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes;"
+        )
+        shrunk = (
+            f"UPDATE stored_bytes SET bytes = bytes - 256 - length(OLD.{column}) WHERE owner = OLD.owner;"
+            " DELETE FROM stored_bytes WHERE owner = OLD.owner AND bytes = 0;"
+        )
+        events = {"insert": grown, "delete": shrunk, f"update of owner, {column}": grown + shrunk}
+        for event, statements in events.items():
+            name = f"{of}_bytes_{event.split()[0]}"
+            db.execute(f"CREATE TRIGGER {name} AFTER {event.upper()} ON {of} BEGIN {statements} END")
+
+
 # What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
 MEASURES = (
     "requests",
@@ -333,6 +361,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m004_keep_rests,
     m005_keep_records,
     m006_keep_totals,
+    m007_keep_stored_bytes,
 )
 
 

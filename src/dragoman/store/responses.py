@@ -272,6 +272,11 @@ class Responses:
                 _forget(self._db, [response_id])
         return bool(gone)
 
+    def has_outdated(self) -> bool:
+        """Whether anything is out of date."""
+        found = self._db.execute("SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
+        return found.fetchone() is not None
+
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""
         rows = self._db.execute("SELECT id FROM responses WHERE expires <= ? LIMIT ?", (self._now(), most)).fetchall()
@@ -300,7 +305,9 @@ def add_items(
     if not items:
         return
     db.executemany(
-        "INSERT OR REPLACE INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (holder, side, position)"
+        " DO UPDATE SET id = excluded.id, owner = excluded.owner, body = excluded.body",
         [(holder, side, start + count, item.id, owner, item.body) for count, item in enumerate(items)],
     )
 

@@ -4,7 +4,8 @@
     takes it            with all that waits, in one transaction; then     at once
                         everybody is told
     is busy             is stuck: tried again soon, then every 50 ms,     likewise; what is read passes what is
-                        until its time is over                            to be written and is stuck
+                        until its time is over; soon again whenever       to be written and is stuck
+                        another process has committed something
     fails               nothing of that transaction is kept: each unit    fails
                         again alone, once
     a unit raises       is undone alone, the others stand                 raised
@@ -70,6 +71,9 @@ class StoreThread:
         self._stuck: deque[Unit[object]] = deque()
         self._pause = _FIRST_PAUSE
         self._again = 0.0
+        # When a transaction was last committed, by whichever process; how SQLite numbers those of others, while stuck.
+        self._moved = 0.0
+        self._version: int | None = None
         self._alarmed = False
         self._only_reads = False
         self._attempt = Attempts(tables)
@@ -158,8 +162,9 @@ class StoreThread:
         self._work_off()
         self._under_way = []
         if not self._stuck:
-            self._pause = _FIRST_PAUSE
+            self._pause, self._version = _FIRST_PAUSE, None
         elif due:
+            self._look_at_others()
             self._give_up_late_ones()
             self._again = self._clock() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -260,6 +265,7 @@ class StoreThread:
             failure = store_error(error)
         else:
             tell(outcomes)
+            self._moved = self._clock()
             return
         if isinstance(failure, StoreBusy):
             self._stuck.extend(units)
@@ -307,6 +313,19 @@ class StoreThread:
                 db.execute("ROLLBACK")
         return outcomes
 
+    def _look_at_others(self) -> None:
+        """See whether another process has committed since the last look: then its next turn is ours, and near."""
+        try:
+            (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise
+            # Nobody but its holder may even read.
+            return
+        if self._version not in (None, version):
+            self._moved, self._pause = self._clock(), _FIRST_PAUSE
+        self._version = version
+
     def _give_up_late_ones(self) -> None:
         """Say to those whose time is over that they were not served."""
         now, over = self._clock(), self._is_over_time()
@@ -315,7 +334,7 @@ class StoreThread:
         for unit in self._stuck:
             if not unit.wanted:
                 continue
-            if unit.is_late(now):
+            if unit.is_late(now, self._moved):
                 late.append((unit, None, StoreBusy("another process holds the file for too long")))
             elif over:
                 late.append((unit, None, StoreError("the store was closed before this could be done")))

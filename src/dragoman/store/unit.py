@@ -27,21 +27,25 @@ class Haste(Struct, eq=False, kw_only=True):
 class Unit(Generic[T]):
     """A function of the tables, who waits for it, and how long; a post has nobody.
 
+    A busy store is waited for until `patience` seconds after the unit was `asked` for. A unit that waits `while_moving`
+    counts them from the last transaction that any process committed: then the store is slow, and not stuck.
     `told` is called in the loop with what came of it; `at_last` says that it is done though nobody waits any more.
     """
 
     __slots__ = (
         "answer",
+        "asked",
         "at_last",
         "counts",
-        "deadline",
         "future",
         "haste",
         "is_told",
         "loop",
+        "patience",
         "size",
         "told",
         "unheard",
+        "while_moving",
         "work",
         "writes",
     )
@@ -52,7 +56,9 @@ class Unit(Generic[T]):
         told: Callable[[Unit[object], object, BaseException | None], None],
         *,
         writes: bool,
-        deadline: float,
+        asked: float,
+        patience: float,
+        while_moving: bool = False,
         loop: asyncio.AbstractEventLoop,
         future: asyncio.Future[T] | None = None,
         at_last: bool = False,
@@ -60,7 +66,9 @@ class Unit(Generic[T]):
         self.work = work
         self.told = told
         self.writes = writes
-        self.deadline = deadline
+        self.asked = asked
+        self.patience = patience
+        self.while_moving = while_moving
         self.loop = loop
         self.future = future
         self.at_last = at_last
@@ -76,9 +84,15 @@ class Unit(Generic[T]):
         # The thread has done with it.
         self.is_told = False
 
-    def is_late(self, now: float) -> bool:
-        """Whether a busy store is not waited for any more."""
-        return now >= self.deadline or (self.haste is not None and self.haste.now)
+    def is_late(self, now: float, moved: float) -> bool:
+        """Whether a busy store is not waited for any more; it `moved` on last at that time."""
+        since = max(self.asked, moved) if self.while_moving else self.asked
+        return now >= since + self.patience or self.is_hurried
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether it is given up because nobody can wait, which says nothing of the store."""
+        return self.haste is not None and self.haste.now
 
     @property
     def wanted(self) -> bool:

@@ -59,6 +59,7 @@ async def serve_conversation(
         answering = partial(_created, service.settings, owner, "conv_" + random_token(48), body, bodies)
     else:
         answering = _answering(service.settings, owner, found, request, body, bodies, below[1:])
+    room = await service.state.quota.reserve(owner, len(raw)) if request.method == "POST" else None
     try:
         if request.method in ("POST", "DELETE"):
             told = await change(store, service.log, answering)
@@ -66,6 +67,9 @@ async def serve_conversation(
             told = await store.read(answering)
     except Leased:
         raise locked(below[0]) from None
+    finally:
+        if room is not None:
+            room()
     answer = await beside_loop(lambda: encode(told.show()), told.size, account.record.key)
     send(service, request, account, answer)
 

@@ -86,6 +86,8 @@ class Memory:
     _response_id = ""
     # Lets others have the conversation that was reserved.
     _release: Callable[[], None] | None = None
+    # Gives the room back that was reserved for its input, once that is stored.
+    _give_back: Callable[[], None] | None = None
     # Whether this is what was left to the background.
     _is_left = False
     # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
@@ -150,7 +152,9 @@ class Memory:
         if task.writes:
             if self._keeper is None:
                 await check(task.store, self._service.log)
-                self._keeper = KeptAnswer(task, self._service.log)
+                keeper = KeptAnswer(task, self._service.log)
+                self._give_back = await state.quota.reserve(task.owner, keeper.size(None))
+                self._keeper = keeper
             self._keeper.bind(task)
             self.kept_answer = self._keeper
         recalled = task.recalled
@@ -340,6 +344,9 @@ class Memory:
         if self._release is not None:
             self._release()
             self._release = None
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
 
 
 def _all(*actions: Callable[[], None]) -> None:

@@ -19,8 +19,17 @@ _NOT_DONE = "this could not be kept, so that nothing was done; ask again later"
 class NotKept(ClientError):
     """What was to be kept could not be: an answer is not told, since nobody could refer to it; a change is not made."""
 
-    def __init__(self, message: str = _NOT_TOLD) -> None:
-        super().__init__(500, message)
+    def __init__(self, message: str = _NOT_TOLD, status: int = 500) -> None:
+        super().__init__(status, message)
+
+
+class StorageFull(NotKept):
+    """As much is stored as may be, by a setting of `[storage]`: no provider is asked for what could not be kept."""
+
+    def __init__(self, setting: str) -> None:
+        whose = "this key has" if setting == "max_bytes_per_key" else "all keys together have"
+        message = f"{whose} stored as much as may be (storage.{setting}); delete responses or conversations, or send"
+        super().__init__(f"{message} store: false", status=507)
 
 
 def unreadable(error: StoreError, log: Log) -> ClientError:

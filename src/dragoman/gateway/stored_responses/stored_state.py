@@ -14,6 +14,7 @@ from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
+from dragoman.gateway.stored_responses.quota import Quota
 from dragoman.gateway.stored_responses.recall import (
     Found,
     check_given,
@@ -50,8 +51,12 @@ class StoredState:
         self._log = log
         self._clock = clock
         self.store: Store | None = None
+        sums: dict[bytes, int] = {}
         if storage.keep:
-            self.store = Store(open_tables(storage.path or MEMORY, storage.days), self._lost, clock, alarm)
+            tables = open_tables(storage.path or MEMORY, storage.days)
+            sums = tables.sums()
+            self.store = Store(tables, self._lost, clock, alarm)
+        self.quota = Quota(storage, self.store, log, clock, sums)
         self.leases = Leases(self.store, log)
         self.background = Background(storage.background, log)
         # When it is looked next for what is out of date; None while that is under way.

@@ -1,0 +1,107 @@
+"""Quota: how much may be stored, in all and for each key (decision 37).
+
+An exchange whose response is stored reserves room for its input before its provider is asked. What is out of date is
+removed first. If there is no room then, the client gets a 507. Responses that are under way end as usual: what they
+store is found at the next look.
+
+    last known sum        an exchange
+    below half a limit    goes on at once; the store is asked for the sum once a second, and nobody waits for that
+    above                 waits until the store gives the sum
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.stored_responses.store_failures import StorageFull, undone
+from dragoman.store import Store, Stored, StoreError, Tables
+
+# Bytes that are stored in memory at most, in each process, unless there is no limit at all.
+_IN_MEMORY = 256 * MEBIBYTE
+# Seconds after which a sum is asked for again: other workers add to it, and so do responses, whose size is not known
+# before. Below one half of a limit it is believed meanwhile.
+_RECENT, _FAR = 1.0, 2
+
+
+class Quota:
+    """The limits of one process, and how near they are; `sums` are the bytes of each owner at the start."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        store: Store | None,
+        log: Log,
+        clock: Callable[[], float],
+        sums: Mapping[bytes, int] | None = None,
+    ) -> None:
+        in_memory = storage.path in ("", MEMORY)
+        self._most = min(storage.max_bytes, _IN_MEMORY) if in_memory else storage.max_bytes
+        self._most_of_key = storage.max_bytes_per_key
+        self._store = store if self._most or self._most_of_key else None
+        self._log = log
+        self._clock = clock
+        # What exchanges under way have reserved.
+        self._reserved: Counter[bytes] = Counter()
+        # What was stored and reserved at the last look, and what was reserved since.
+        self._own: Counter[bytes] = Counter(sums or {})
+        self._total = self._own.total()
+        # When each owner's was last asked for.
+        self._looked: dict[bytes, float] = {}
+
+    async def reserve(self, owner: bytes, size: int) -> Callable[[], None]:
+        """Have room for so many bytes of an owner, and give what gives it back; `StorageFull` if there is none."""
+        if self._store is None:
+            return _nothing
+        if self._lacks(owner, size, _FAR):
+            await self._make_room(self._store, owner, size)
+        elif self._clock() - self._looked.get(owner, -_RECENT) >= _RECENT:
+            self._looked[owner] = self._clock()
+            self._store.read(partial(Tables.stored, owner=owner)).add_done_callback(partial(self._came, owner))
+        self._reserved[owner] += size
+        self._own[owner] += size
+        self._total += size
+        return partial(self._give_back, owner, size)
+
+    def _give_back(self, owner: bytes, size: int) -> None:
+        self._reserved[owner] -= size
+        if not self._reserved[owner]:
+            del self._reserved[owner]
+
+    def _came(self, owner: bytes, looking: asyncio.Future[Stored]) -> None:
+        # A store that fails is found out by whoever stores something: this asks again in a second.
+        if not looking.cancelled() and looking.exception() is None:
+            self._know(owner, looking.result())
+
+    def _know(self, owner: bytes, stored: Stored) -> None:
+        self._own[owner] = stored.own + self._reserved[owner]
+        self._total = stored.total + self._reserved.total()
+
+    async def _make_room(self, store: Store, owner: bytes, size: int) -> None:
+        """Look how much is stored, and remove what is out of date until there is room."""
+        try:
+            while True:
+                stored = await store.read(partial(Tables.stored, owner=owner))
+                self._know(owner, stored)
+                lacking = self._lacks(owner, size)
+                if not lacking:
+                    return
+                if not stored.is_outdated:
+                    raise StorageFull(lacking)
+                await store.write(Tables.remove_outdated, counts=False)
+        except StoreError as error:
+            raise undone(error, self._log) from None
+
+    def _lacks(self, owner: bytes, size: int, share: int = 1) -> str:
+        """The setting by which there is no room for so many bytes in one `share` of it; "" if there is."""
+        if self._most_of_key and share * (self._own[owner] + size) > self._most_of_key:
+            return "max_bytes_per_key"
+        return "max_bytes" if self._most and share * (self._total + size) > self._most else ""
+
+
+def _nothing() -> None:
+    """Nothing was reserved."""
