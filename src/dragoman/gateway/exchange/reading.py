@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.value_limits import weigh_answer
@@ -63,12 +64,16 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
     def take(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
-        if translator.finished:
+        if events.task is None and translator.finished:
             return
         if unframer is not None:
             chunk = unframer.feed(chunk)
+        events.take(chunk)
+
+    def tell(chunk: bytes, out: bytes) -> None:
+        limits.heard = clock()
         passed.take(chunk)
-        told.append(translator.feed(chunk))
+        told.append(out)
         if translator.cut_short or translator.failure is not None:
             raise HungUp
         if translator.finished:
@@ -77,6 +82,7 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
             limits.spoken()
             passed.spoken()
 
+    events = LargeEvents(flight, translator, tell)
     if translator.speaking:
         limits.hearing()
         passed.spoken()
@@ -84,13 +90,17 @@ async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: C
         limits.opening()
     # Whether the story of a cut stream was complete is the translator's to say (S10).
     with suppress(Truncated, Overstayed, HungUp):
-        await _gather(flight, limits, clock, take, most - size)
-        told.append(translator.call_ended())
+        await _gather(events, limits, clock, take, most - size)
+        told.append(await events.run(translator.call_ended, translator.held))
     return size
 
 
 def _gather(
-    flight: Flight, limits: TimeLimits, clock: Callable[[], float], take: Callable[[bytes], None], room: int
+    flight: Flight | LargeEvents,
+    limits: TimeLimits,
+    clock: Callable[[], float],
+    take: Callable[[bytes], None],
+    room: int,
 ) -> Awaitable[None]:
     """Hand on an answer that somebody gathers, as far as there is room for it."""
 
