@@ -23,12 +23,13 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Loss
-from dragoman.model.parts import Extras, Part, Text
+from dragoman.model.parts import Extras, Part, Text, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.rules.compaction import as_compaction, summarising
 from dragoman.rules.halves import Halves
 from dragoman.rules.pauses import summed
@@ -211,6 +212,9 @@ def translate_response(
         for body_before in reversed(earlier):
             answer = _joined(outer.decode_response(halves.read_object(body_before), asked, ledger), answer)
         halves.close()
+        if sum(isinstance(part, ToolCall) for part in answer.parts) > MAX_CALLS:
+            failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=TOO_MANY_CALLS)
+            return _failed(failure, inner, request_id, answer.usage)
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
         answer = _cut_at_stop(answer, asked.stops)
         compacted = as_compaction(answer) if asked.summarises else answer

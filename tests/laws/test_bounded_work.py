@@ -1,11 +1,12 @@
-"""Bounded work: no callback of the loop works for long, whatever a client sends.
+"""Bounded work: no callback of the loop works for long, whatever a client or a provider sends.
 
-Work is counted, not timed: instructions of the interpreter, and bytes that C functions read, write or inflate.
+Work is counted, not timed: instructions of the interpreter, and bytes that C functions read, write, inflate or search.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from asyncio.events import Handle
 from collections.abc import Iterator
@@ -14,12 +15,15 @@ from contextlib import contextmanager
 import pytest
 from msgspec import Struct
 
+from dragoman.gateway.exchange import redaction
 from dragoman.http.coding import SlicedDecoder
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire import json
 from tests.byte_counting import ByteCounter
+from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, House, Received, Reply, running, stream, whole
 from tests.gateway.harness import PATHS as PATHS_OF
-from tests.gateway.harness import PROTOCOLS, House, Received, Reply, running, whole
-from tests.gateway.says import NAMES, turn
+from tests.gateway.says import NAMES, error_body, turn
+from tests.laws.floods import FLOODS
 from tests.laws.hostile import Shape, conversations, envelopes
 from tests.laws.json_counting import counting_json
 from tests.sdk.providers import answer as answer_of
@@ -30,6 +34,8 @@ SIZE = 100_000
 # Of one callback. The interpreter takes 1,000,000 lines in about 50 ms, msgspec reads 1 MB in about 5 ms.
 MAX_STEPS = 1_000_000
 MAX_BYTES = 12 * SIZE
+# So many bytes are read in the time in which one is searched for a secret.
+SEARCHED = 16
 MODELS = {protocol: f"{NAMES[protocol]}/served" for protocol in PROTOCOLS}
 
 
@@ -96,7 +102,14 @@ def _counting(work: LoopWork) -> Iterator[None]:
         work.add(len(out))
         return out
 
+    search = redaction._without
+
+    def without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
+        work.add(SEARCHED * len(body))
+        return search(secrets, body)
+
     with pytest.MonkeyPatch.context() as patched, counting_json(work):
+        patched.setattr(redaction, "_without", without)
         patched.setattr(asyncio.events.Handle, "_run", run)
         patched.setattr(SlicedDecoder, "feed", feed)
         yield
@@ -167,6 +180,129 @@ def test_nothing_small_that_is_asked_of_a_large_conversation_works_for_long(
     work.take()
     assert house.get(large + ASKED[asked]).status == 200
     _check(work)
+
+
+# --- What providers send ----------------------------------------------------------------------------------------------
+
+# Kinds of streams that are one event however many units they have.
+ONE_EVENT = {
+    MESSAGES: ("results of one search", "citations at the start of a block", "iterations counted"),
+    CHAT: (
+        "calls in one chunk",
+        "choices in one chunk",
+        "content parts",
+        "details in one chunk",
+        "annotations in one chunk",
+        "log probabilities in one chunk",
+        "safety entries",
+    ),
+    RESPONSES: (
+        "parts of one message",
+        "annotations at the end",
+        "log probabilities of one text",
+        "summaries of one reasoning",
+        "tools of a server",
+        "messages in the output",
+        "calls in the output",
+    ),
+}
+# Bytes of an event or an answer that take far longer than one callback may work.
+LARGE = 1_500_000
+ERRORS: dict[str, JsonValue] = {
+    "a message": "x" * 250_000,
+    "keys": "sk-provider " * 20_000,
+    "JSON": '{"a":' * 40_000,
+    "objects": [{"a": {}}] * 25_000,
+}
+
+
+class Script:
+    """A provider that answers the same to everything, until it is told otherwise."""
+
+    reply: Reply = whole({})
+
+    def __call__(self, received: Received) -> Reply:
+        return self.reply
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[House, LoopWork, Script]]:
+    work, script = LoopWork(), Script()
+    with _counting(work), running(script) as house:
+
+        async def find_thread() -> int:
+            return threading.get_ident()
+
+        work.thread = house.run(find_thread())
+        yield house, work, script
+        work.thread = 0
+
+
+def _ask(client: str, provider: str, served: tuple[House, LoopWork, Script], reply: Reply, *, streams: bool) -> int:
+    house, work, script = served
+    script.reply = reply
+    said: JsonObject = {"model": MODELS[provider], "stream": streams, "max_tokens": 100}
+    said |= {"input": "Look."} if client == RESPONSES else {"messages": [{"role": "user", "content": "Look."}]}
+    work.take()
+    answer = house.ask("POST", PATHS_OF[client], json.encode(said))
+    # What the test's own provider and client do on this loop is not work of the gateway, and small.
+    _check(work)
+    return answer.status
+
+
+def _large(protocol: str, kind: str) -> bytes:
+    flood = FLOODS[protocol][kind]
+    unit = (len(flood(20)) - len(flood(10))) // 10
+    return flood(LARGE // unit)
+
+
+LARGE_EVENTS = [
+    (client, provider, kind)
+    for provider in PROTOCOLS
+    for number, kind in enumerate(ONE_EVENT[provider])
+    for client in dict.fromkeys((PROTOCOLS[number % 3], provider))
+]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(("client", "provider", "kind"), LARGE_EVENTS)
+def test_item_22_a3_a_large_event_is_no_work_of_the_loop(
+    client: str, provider: str, kind: str, streams: bool, served: tuple[House, LoopWork, Script]
+) -> None:
+    assert 200 <= _ask(client, provider, served, stream(_large(provider, kind)), streams=streams) < 600
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_item_22_a3_nor_is_one_that_the_end_of_the_stream_cuts_short(
+    client: str, provider: str, served: tuple[House, LoopWork, Script]
+) -> None:
+    cut = max(_large(provider, ONE_EVENT[provider][0]).split(b"\n\n"), key=len)
+    assert 200 <= _ask(client, provider, served, stream(cut), streams=True) < 600
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("status", [200, 400, 429])
+@pytest.mark.parametrize(
+    ("client", "provider"), [(one, one) for one in PROTOCOLS] + [(CHAT, MESSAGES), (MESSAGES, CHAT)]
+)
+def test_item_22_a3_a_large_error_is_no_work_of_the_loop(
+    client: str, provider: str, status: int, kind: str, served: tuple[House, LoopWork, Script]
+) -> None:
+    body = {**error_body(provider, "invalid_request_error", "no"), "details": ERRORS[kind]}
+    if isinstance(words := ERRORS[kind], str):
+        body = error_body(provider, "invalid_request_error", words)
+    assert _ask(client, provider, served, whole(body, status), streams=False) >= 400
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("streams", [True, False])
+def test_item_22_a3_a_large_whole_answer_is_no_work_of_the_loop(
+    client: str, provider: str, streams: bool, served: tuple[House, LoopWork, Script]
+) -> None:
+    body = {**answer_of(provider, turn(provider)), "k": [{"a": 1}] * (LARGE // 9)}
+    assert 200 <= _ask(client, provider, served, whole(body), streams=streams) < 600
 
 
 def test_work_on_the_loop_is_counted(counted: tuple[House, LoopWork]) -> None:

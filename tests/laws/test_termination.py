@@ -47,6 +47,15 @@ WATCHED = [
     *((CHAT, MESSAGES, kind) for kind in ("the same call again and again", "calls that stay open")),
     *((CHAT, CHAT, kind) for kind in ("content between counts", "many details")),
     *((RESPONSES, CHAT, kind) for kind in ("a text told again and again", "parts", "summaries and reasoning")),
+    # Item 22 A1: of very many calls, and of what is told beside one that is long.
+    *((MESSAGES, CHAT, kind) for kind in ("calls that stay open", "calls with half of their arguments")),
+    *((MESSAGES, CHAT, kind) for kind in ("arguments for no call", "blocks in the first event")),
+    *((CHAT, MESSAGES, kind) for kind in ("calls in one chunk", "ends after calls", "ends between calls")),
+    *((CHAT, MESSAGES, kind) for kind in ("calls told again as a message", "calls told again one by one")),
+    *((CHAT, MESSAGES, f"calls, by index with ids {kind}") for kind in ("with a stand-in", "without names")),
+    *((CHAT, MESSAGES, f"calls, at one index without ids {kind}") for kind in ("with a stand-in", "without arguments")),
+    *((RESPONSES, CHAT, kind) for kind in ("messages beside a long one", "messages that end beside a long one")),
+    *((RESPONSES, CHAT, kind) for kind in ("calls beside a long one", "summaries beside a long one")),
 ]
 EVERY = [(provider, client, kind) for provider in PROTOCOLS for kind in FLOODS[provider] for client in PROTOCOLS]
 

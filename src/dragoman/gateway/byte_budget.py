@@ -40,6 +40,11 @@ class Charge:
         """Whether other readers of the same key are paused."""
         return self._account is not None and bool(self._account.paused)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the reader waits for room."""
+        return self._account is not None and self in self._account.paused
+
     def add(self, size: int) -> None:
         """Charge what was read, and pause the reader if there is no room for more."""
         account = self._account

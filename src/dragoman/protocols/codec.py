@@ -209,7 +209,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     # wire call them: what they are called in books of prices.
     tiers: Mapping[str, str]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
-    decode_failure: Callable[[int, bytes], Failure]
+    decode_failure: Callable[[int, bytes | JsonObject], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
     stream_decoder: Callable[[Asked, Mint, Ledger], StreamDecoder]
     stream_encoder: Callable[[Asked, Mint, Ledger], StreamEncoder]

@@ -16,6 +16,7 @@ What comes is told once, and two values for one call are never glued:
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from decimal import Decimal, InvalidOperation
 
 from dragoman.errors import WireError
@@ -38,6 +39,7 @@ class ArgumentsSaid:
         "_again",
         "_completeness",
         "_doubt",
+        "_doubt_whole",
         "_grows",
         "_held",
         "_joined",
@@ -59,6 +61,8 @@ class ArgumentsSaid:
         self.stood_in = False
         # Pieces that are all so far again, or a value inside that begins like it.
         self._doubt: list[str] = []
+        # Whether the last of those is a whole value; None until that is asked.
+        self._doubt_whole: bool | None = None
         # Whether each piece says all so far.
         self._grows = False
         self._whole = False
@@ -78,9 +82,18 @@ class ArgumentsSaid:
         if self._whole or self._held:
             return True
         if self._doubt:
-            return is_complete(self._doubt[-1])
+            return self._is_doubt_whole()
         self._whole = not self.free and self._completeness.of(self.pieces)
         return self._whole
+
+    def _is_doubt_whole(self) -> bool:
+        if self._doubt_whole is None:
+            self._doubt_whole = is_complete(self._doubt[-1])
+        return self._doubt_whole
+
+    def _hold(self, text: str) -> None:
+        self._doubt.append(text)
+        self._doubt_whole = None
 
     def take(self, text: str, path: str) -> str:
         """The part of more arguments that is to be told."""
@@ -107,15 +120,28 @@ class ArgumentsSaid:
 
     def begins(self, text: str) -> bool:
         """Whether a text says all of an unfinished value again, and more."""
-        return bool(self.pieces) and text.startswith(self.pieces[0]) and text.startswith("".join(self.pieces))
+        at = 0
+        for piece in self.pieces:
+            if not text.startswith(piece, at):
+                return False
+            at += len(piece)
+        return bool(self.pieces)
 
     def same(self, text: str) -> bool:
         """Whether a text says nothing but what was said already, as a whole."""
-        if not self.complete():
+        said = self.whole() if self.complete() else None
+        if said is None:
             return self.free and "".join(self.pieces) == text
-        said = self._held or (self._doubt[-1] if self._doubt else self._text())
         # However it is spelled, a value is not many times as long: many short ones must not cost as much as long ones.
         return said == text or (len(said) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, said))
+
+    def whole(self) -> str | None:
+        """All that was said, if that is one value, or free text; else None."""
+        if self.free:
+            return "".join(self.pieces)
+        if not self.complete():
+            return None
+        return self._held or (self._doubt[-1] if self._doubt else self._text())
 
     def _text(self) -> str:
         """A whole value as one text."""
@@ -125,8 +151,8 @@ class ArgumentsSaid:
 
     def surplus(self) -> bool:
         """Whether something came after a whole value that is neither it again nor the beginning of that; asked once."""
-        again = "".join(self._again)
-        found = self._surplus or not "".join(self.pieces).lstrip(_BLANKS).startswith(again.strip(_BLANKS))
+        again = "".join(self._again).strip(_BLANKS)
+        found = self._surplus or (again != "" and not self._text().lstrip(_BLANKS).startswith(again))
         self._surplus, self._again, self._repeated = False, [], Completeness()
         return found
 
@@ -134,9 +160,10 @@ class ArgumentsSaid:
         """What was held, once no more comes."""
         held, self._held = self._held, ""
         if self._doubt:
+            whole = self._is_doubt_whole()
             doubt, self._doubt = self._doubt, []
             # A piece that begins a value inside ends before the outer one does.
-            held = self._rest_of(doubt[-1]) if is_complete(doubt[-1]) else "".join(doubt)
+            held = self._rest_of(doubt[-1]) if whole else "".join(doubt)
         return self._told(held)
 
     def _rest_of(self, text: str) -> str:
@@ -173,7 +200,7 @@ class ArgumentsSaid:
             at += len(piece)
             last = piece.rstrip(_BLANKS)[-1:] or last
         if last in _BEFORE_VALUES and not self._grows:
-            self._doubt.append(text)
+            self._hold(text)
             return ""
         self._grows = True
         return text[at:]
@@ -182,9 +209,9 @@ class ArgumentsSaid:
         """What is to be told after a piece that was held, once what follows explains it."""
         last = self._doubt[-1]
         if text.startswith(last):
-            self._doubt.append(text)
+            self._hold(text)
             return ""
-        whole, begins = is_complete(last), text.lstrip(_BLANKS)[:1]
+        whole, begins = self._is_doubt_whole(), text.lstrip(_BLANKS)[:1]
         if whole and begins not in _AFTER_VALUES:
             told = self.rest()
             return told + self.take(text, path)
@@ -244,6 +271,30 @@ def _equal(one: str, other: str) -> bool:
     except (RecursionError, InvalidOperation):
         # Too deep, or a number with an exponent that is beyond all arithmetic.
         return False
+
+
+def meaning_of(text: str) -> Hashable:
+    """What arguments mean: equal for two texts of one value each if they mean the same, else the text itself."""
+    stripped = text.strip(_BLANKS)
+    if not is_complete(stripped):
+        return stripped
+    try:
+        value = decode(stripped)
+        if isinstance(value, str) and is_complete(value):
+            # A JSON string of the arguments.
+            value = decode(value)
+        return _hashable(value)
+    except (RecursionError, InvalidOperation):
+        return stripped
+
+
+def _hashable(value: JsonValue) -> Hashable:
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(one)) for key, one in value.items())
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    # True is 1 to Python, and no number is a string.
+    return ("number", _decimal(value)) if _is_number(value) else (type(value), value)
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:

@@ -132,8 +132,10 @@ class Report(Struct, frozen=True, kw_only=True):
     within: Report | None = None
 
 
-def error_body(raw: bytes) -> JsonObject:
-    """An error answer as an object; of one that is none, the beginning is its message."""
+def error_body(raw: bytes | JsonObject) -> JsonObject:
+    """An error answer as an object, which it may be already; of one that is none, the beginning is its message."""
+    if isinstance(raw, dict):
+        return raw
     try:
         value = decode_lenient(raw)
     except WireError:

@@ -34,7 +34,7 @@ _steps = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|milli|[hms])", re.I).findall
 _UNITS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def delay_of(failure: Failure, body: bytes = b"") -> float | None:
+def delay_of(failure: Failure, body: bytes | JsonObject = b"") -> float | None:
     """How many seconds a failure asks to wait; None if it does not say, or is none that passes.
 
     `body` is the answer that told it, where there was a whole one.

@@ -24,6 +24,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import StreamDecoder
+from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.stop_strings import StopStage
@@ -44,6 +45,7 @@ class Source:
     """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
 
     __slots__ = (
+        "_cleaned",
         "_feed",
         "_new_decoder",
         "_reader",
@@ -52,6 +54,7 @@ class Source:
         "_told",
         "_whole",
         "answered",
+        "calls",
         "counted",
         "decoder",
         "failure",
@@ -68,9 +71,15 @@ class Source:
     )
 
     def __init__(
-        self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int, told: _Told | None = None
+        self,
+        new_decoder: Callable[[], StreamDecoder],
+        stops: tuple[str, ...],
+        limit: int,
+        told: _Told | None = None,
+        cleaned: Callable[[Failure], Failure] | None = None,
     ) -> None:
         self._new_decoder = new_decoder
+        self._cleaned = cleaned or _as_it_is
         # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
         self._told = told
         self._whole: bytearray | None = None
@@ -94,7 +103,8 @@ class Source:
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
-        # The id of the first call that was said.
+        # How many calls there were, and the id of the first.
+        self.calls = 0
         self.first_call = ""
 
     def renew(self) -> None:
@@ -159,6 +169,16 @@ class Source:
         return noted
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the answer comes whole, and is gathered."""
+        return self._whole is not None
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
+        return self._reader.held if self._whole is None else len(self._whole)
+
+    @property
     def between(self) -> bool:
         """Whether the stream is between two events, or before its first one, and not at its end."""
         return not self.over and self._reader.resting
@@ -199,20 +219,22 @@ class Source:
             kind = type(event)
             if kind in _PASSING:
                 continue
+            if isinstance(event, PartStarted) and isinstance(event.part, ToolCall):
+                self.calls += 1
+                self.first_call = self.first_call or event.part.call_id
+                if self.calls > MAX_CALLS:
+                    event = _broken(TOO_MANY_CALLS)
             if kind is Started:
                 self.started = event  # type: ignore[assignment]  # as its type says
             elif kind is Stopped:
                 self.stop = event.stop  # type: ignore[union-attr]  # the same
             elif isinstance(event, UsageReported):
                 self.usage = event.usage
-            elif isinstance(event, PartStarted):
-                if not self.first_call and isinstance(event.part, ToolCall):
-                    self.first_call = event.part.call_id
             elif isinstance(event, Failed):
                 usage = event.usage or self.final_usage
                 if usage is not None:
                     self.usage, self.counted = usage, True
-                self.failure = bounded(event.failure)
+                self.failure = self._cleaned(bounded(event.failure))
                 self.over = True
                 return [*events[:position], Failed(self.failure)]
             elif kind is Ended:
@@ -243,6 +265,10 @@ def _have_content(events: list[Event]) -> bool:
         elif type(event) not in _SILENT:
             return True
     return False
+
+
+def _as_it_is(failure: Failure) -> Failure:
+    return failure
 
 
 def _broken(message: str) -> Failed:

@@ -41,7 +41,8 @@ class StreamTranslator:
     under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
     was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
     `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
-    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes. `altered` gives whole
+    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes. `cleaned`
+    gives a failure without what its client must not read. `altered` gives whole
     frames of a relayed stream as the client gets them, of which those of plain content stay as they are.
     """
 
@@ -56,6 +57,7 @@ class StreamTranslator:
         limit: int = DEFAULT_LIMIT,
         resumes: int = 0,
         tap: Tap | None = None,
+        cleaned: Callable[[Failure], Failure] | None = None,
         altered: Callable[[bytes], bytes] | None = None,
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
@@ -72,7 +74,7 @@ class StreamTranslator:
         self._outer = outer
         # What is relayed stays as it came, whatever it is.
         whole = None if relayed else partial(_told_whole, outer, asked, read)
-        self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole)
+        self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole, cleaned)
         if resumes and outer.resume_request is not None and not relayed and may_pause(asked):
             self._source.pauses = PauseStage(outer.name, resumes)
         self._lane: Lane
@@ -92,6 +94,8 @@ class StreamTranslator:
         # The beginning of a relayed frame, until the rest of it comes.
         self._rest = bytearray()
         self._closed = False
+        # What `close` gives, where that was made before.
+        self._ahead: bytes | None = None
         self._altered = altered
 
     def feed(self, chunk: bytes) -> bytes:
@@ -103,6 +107,17 @@ class StreamTranslator:
             return self._skim(chunk, self._plain_end)
         out = self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
         return out if self._altered is None else self._altered(out)
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
+        return len(self._rest) + self._source.held
+
+    def workload(self, chunk: bytes) -> int:
+        """How many bytes are worked on by feeding these: what is only held, or passed on, is no work."""
+        if self._source.over or self._source.is_whole or (b"\n" not in chunk and b"\r" not in chunk):
+            return 0
+        return self.held + len(chunk)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
         """Pass on relayed frames of content unread: reading them would be most of what they cost.
@@ -170,6 +185,8 @@ class StreamTranslator:
         if self._closed:
             return b""
         self._closed = True
+        if self._ahead is not None:
+            return self._ahead
         taken = b""
         if self._rest:
             chunk = bytes(self._rest)
@@ -177,6 +194,17 @@ class StreamTranslator:
             taken = self._lane.take(chunk, self._source.feed(chunk))
         out = taken + self._lane.end([] if self.finished else self._source.close())
         return out if self._altered is None else self._altered(out)
+
+    def close_ahead(self, changed: Callable[[bytes], bytes] | None = None) -> None:
+        """Do the work of `close` now, which then gives what comes of it, `changed` if that is asked for."""
+        out = self.close()
+        self._ahead = out if changed is None else changed(out)
+        self._closed = False
+
+    @property
+    def is_closed_ahead(self) -> bool:
+        """Whether the work of `close` is done."""
+        return self._ahead is not None
 
     def fail(self, failure: Failure) -> bytes:
         """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
@@ -277,6 +305,7 @@ class StreamTranslator:
 
     def go_on(self) -> None:
         """Expect the stream of the call that resumes the answer; the client sees one answer without a break."""
+        self._ahead = None
         self._source.renew()
 
 

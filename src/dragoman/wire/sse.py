@@ -54,6 +54,11 @@ class SseReader:
         """Whether no part of an event is held, so that whole events may pass unread."""
         return not self._held and not self._guarded
 
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished event are held."""
+        return len(self._held)
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """Takes the next bytes and returns the frames they complete."""
         if self._guarded or _RETURN in chunk:

@@ -9,7 +9,6 @@ import pytest
 from dragoman.errors import BadAnswer
 from dragoman.gateway.exchange.whole_answer import (
     is_envelope,
-    is_object,
     own_failure,
     relayed_answer,
     report_comment,
@@ -226,12 +225,6 @@ def test_what_is_no_json_object_is_no_answer(case: str) -> None:
     with pytest.raises(BadAnswer) as caught:
         relayed_answer(NO_ANSWERS[case], codec_of(CHAT))
     assert len(str(caught.value)) < 200
-
-
-@pytest.mark.parametrize("case", NO_ANSWERS)
-def test_what_is_no_json_object_to_its_end_is_not_passed_on_as_one(case: str) -> None:
-    assert not is_object(NO_ANSWERS[case])
-    assert is_object(b' {"error":{"message":"\\u00e9"}} ')
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ def owners(*calls: tuple[str, str]) -> Owners:
     """Calls of ids and arguments, each at its place, all of the tool `f`."""
     found = Owners(ToolTable(), frozenset({"f"}))
     for place, (given, arguments) in enumerate(calls):
-        call = Call(place, given, custom=False, extras=None)
+        call = Call(place, place, given, custom=False, extras=None)
         call.name = "f"
         if arguments:
             call.said.take(arguments, "/x")
         found.calls.append(call)
-        found.open_calls[call] = None
+        found.grew(call)
         found.by_index[place] = call
         found.by_id[given] = call
     return found

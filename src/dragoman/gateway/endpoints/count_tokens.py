@@ -17,6 +17,7 @@ from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.error_answers import cleaned
 from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import receive
@@ -102,7 +103,7 @@ async def count_tokens(
     if asks:
         status, answered, given = await _asked(service, request, api_path, account, target, ready, owner_of(key))
         if answered is not None and status != 200:
-            _refuse(service, request, api_path, account, target, status, answered, given)
+            await _refuse(service, request, api_path, account, target, status, answered, given)
             return
     counted = _count_in(answered) if answered is not None else None
     marks = []
@@ -222,7 +223,7 @@ async def _asked(
     return flight.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 
-def _refuse(
+async def _refuse(
     service: Service,
     request: Request,
     api_path: ApiPath,
@@ -233,8 +234,9 @@ def _refuse(
     given: HeaderList,
 ) -> None:
     """The provider's own error, to a client of its protocol."""
-    account.settle(status=status, failure="other")
     redactor = service.redactor(target.provider)
+    body = await cleaned(redactor, body, account.record.key)
+    account.settle(status=status, failure="other")
     told = [
         JSON,
         id_header(api_path.protocol, account.record.id),
@@ -242,7 +244,7 @@ def _refuse(
         *redactor.clean_headers(given),
         *service.guard.greeting(request),
     ]
-    request.respond(status, told, redactor.clean(body))
+    request.respond(status, told, body)
 
 
 def _counted(body: bytes, source: str, model: str) -> Count:

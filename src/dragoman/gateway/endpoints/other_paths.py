@@ -25,6 +25,7 @@ from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.attempt import Attempt, is_stream
 from dragoman.gateway.exchange.calls import Calls
+from dragoman.gateway.exchange.error_answers import cleaned
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
@@ -171,7 +172,7 @@ async def _ask_in_turn(
     tries = asking.course.tries
     if answer is not None:
         told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tries)
-        _refuse(service, request, account, attempt.target, answer.status, told, answer.body)
+        _refuse(request, account, answer.status, told, answer.body or b"")
         return
     _tell_bad_key(service, request, account, attempt.target, missed.failure, tries)
 
@@ -229,7 +230,8 @@ async def _hand_over(
         if service.settings.keys and became is Kind.BAD_KEY:
             _tell_bad_key(service, request, account, target, failure)
             return
-        _refuse(service, request, account, target, flight.status, told, body)
+        clean = await cleaned(service.redactor(target.provider), body, account.record.key)
+        _refuse(request, account, flight.status, told, clean)
         return
     account.note(status=flight.status)
     clock, tail = service.clock, Tail()
@@ -289,14 +291,11 @@ def _headers(
     ]
 
 
-def _refuse(
-    service: Service, request: Request, account: Account, target: Target, status: int, told: HeaderList, body: bytes
-) -> None:
-    """A provider's error, without its secrets."""
-    redactor = service.redactor(target.provider)
+def _refuse(request: Request, account: Account, status: int, told: HeaderList, body: bytes) -> None:
+    """A provider's error, from which its secrets were taken."""
     account.note(status=status)
     account.settle(failure="other")
-    request.respond(status, told, redactor.clean(body[: redactor.longest]))
+    request.respond(status, told, body)
 
 
 def _serving(service: Service, name: str, api_path: ApiPath) -> tuple[Target, ...]:

@@ -14,6 +14,7 @@ from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
+from dragoman.gateway.exchange.error_answers import cleaned
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.reading import read_error
 from dragoman.gateway.exchange.reply_parts import failure_of
@@ -108,7 +109,9 @@ class SameModel:
                 missed = Missed(failure=failure, attempt=attempt, kind=attempt.kind_of(error))
             else:
                 failure = codec_of(target.endpoint.protocol).decode_failure(attempt.status, body)
-                answer = ErrorAnswer(attempt.status, attempt.headers, body)
+                redactor = self._service.redactor(target.provider)
+                told = await cleaned(redactor, body[: redactor.longest], self._account.record.key)
+                answer = ErrorAnswer(status=attempt.status, headers=attempt.headers, failure=failure, body=told)
                 missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
                 self._rest_key(missed)
             self._calls.close(attempt, missed.kind)

@@ -53,12 +53,18 @@ class Lane(Enum):
     WHOLE = "whole"
 
 
-class ErrorAnswer(Struct, frozen=True):
-    """A provider's answer that is an error."""
+class ErrorAnswer(Struct, frozen=True, kw_only=True):
+    """A provider's answer that is an error, as far as anybody needs to know it."""
 
     status: int
     headers: HeaderList
-    body: bytes
+    failure: Failure
+    # How many seconds it asks to wait.
+    delay: float | None = None
+    # Whether it is a JSON object.
+    readable: bool = True
+    # As a client of its own protocol gets it, without secrets; None if it does not pass as it is.
+    body: bytes | None = None
 
 
 class AnswerNames(Struct, frozen=True):
@@ -203,12 +209,13 @@ class Attempt(_Answer, eq=False):
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
 
-    def note_delay(self, failure: Failure, body: bytes = b"") -> None:
+    def note_delay(self, failure: Failure) -> None:
+        """Have it among the headers when to try again, where only the error's words say so."""
+        self.note_wait(delay_of(failure))
+
+    def note_wait(self, delay: float | None) -> None:
         """Have it among the headers when to try again, where only the error itself says so (pitfall 382)."""
-        if any(name in _DELAYS for name, _ in self.headers):
-            return
-        delay = delay_of(failure, body)
-        if delay is None:
+        if delay is None or any(name in _DELAYS for name, _ in self.headers):
             return
         told = [(b"retry-after", b"%d" % math.ceil(delay))]
         if not delay.is_integer():

@@ -10,15 +10,18 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
+from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured, bare
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import Charge
+from dragoman.gateway.exchange.attempt import ErrorAnswer
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.estimates import Counting, Passed
+from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.passed_headers import traced
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, Reading, collect, read_error, read_whole
@@ -64,6 +67,7 @@ from dragoman.gateway.exchange.steps import (
     Write,
 )
 from dragoman.gateway.exchange.store_acts import StoreActs
+from dragoman.gateway.exchange.time_limits import Overstayed
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.unexpected_errors import places
@@ -101,7 +105,7 @@ class Driver(StoreActs):
     _hung_up = False
     # The stream that is heard, what came of it, and how much that may be.
     _translator: StreamTranslator | None = None
-    _feed: Callable[[bytes], bytes] = bytes
+    _events: LargeEvents | None = None
     _unframer: Unframer | None = None
     _passed: Passed
     _most: float = math.inf
@@ -261,8 +265,10 @@ class Driver(StoreActs):
         await flight.head()
         return flight
 
-    def _read_error(self, _: ReadError) -> Awaitable[bytes]:
-        return read_error(self._called(), self._limits, self._clock)
+    async def _read_error(self, command: ReadError) -> ErrorAnswer:
+        reader = command.reader
+        body = await read_error(self._called(), self._limits, self._clock)
+        return await beside_loop(partial(reader.read, body), reader.work(len(body)), self._account.record.key, paid=True)
 
     def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
         return read_whole(self._reading())
@@ -306,9 +312,18 @@ class Driver(StoreActs):
         else:
             # An answer that goes on after a pause.
             self._most -= self._passed.size
-        self._feed, self._unframer = command.feed, command.unframer
+        self._unframer = command.unframer
         self._passed = self._machine.attempt.passed
-        client.on_pause, client.on_resume = self._slowed, flight.resume
+        self._events = events = LargeEvents(
+            flight,
+            translator,
+            self._tell,
+            self._account.record.key,
+            feed=command.feed,
+            kept=command.kept,
+            is_held=lambda: client.paused,
+        )
+        client.on_pause, client.on_resume = self._slowed, events.resume
         if client.paused:
             flight.pause()
         self._limits.alive = self._keep_alive
@@ -319,16 +334,20 @@ class Driver(StoreActs):
             self._limits.opening()
         self._hung_up = False
         try:
-            await flight.pump(self._take)
+            await events.pump(self._take)
             if (unframer := self._unframer) is not None:
                 self._unframer = None
                 self._take(unframer.close())
-            told = translator.call_ended()
+                await events.told()
+            told = await events.run(translator.call_ended, translator.held)
             if told:
                 self._took(told, self._clock())
             await self._noted()
-        except DragomanError:
+            await events.close_ahead()
+        except DragomanError as error:
             await self._noted()
+            if isinstance(error, Truncated | Overstayed):
+                await events.close_ahead()
             if translator.answered:
                 await self._count_rest()
             raise
@@ -379,7 +398,7 @@ class Driver(StoreActs):
 
     def _take(self, chunk: bytes) -> None:
         """Take what the provider sent, from the reading callback."""
-        now = self._limits.heard = self._clock()
+        self._limits.heard = self._clock()
         if self._unframer is not None:
             chunk = self._unframer.feed(chunk)
         passed = self._passed
@@ -389,8 +408,15 @@ class Driver(StoreActs):
         if passed.size < passed.most:
             passed.chunks.append(chunk if size <= passed.most else chunk[: passed.most - passed.size])
         passed.size = size
-        out, translator = self._feed(chunk), self._translator
+        events = self._events
+        assert events is not None
+        events.take(chunk)
+
+    def _tell(self, chunk: bytes, out: bytes) -> None:
+        """Tell the client what a piece of the stream came to."""
+        now, translator = self._clock(), self._translator
         assert translator is not None
+        self._limits.heard = now
         if translator.progressed():
             self._limits.spoken()
         if self._machine.flowing and not translator.finished:
@@ -398,8 +424,16 @@ class Driver(StoreActs):
                 self._limits.told = now
                 self._client.write(out)
         else:
-            passed.hold(chunk)
+            self._passed.hold(chunk)
             self._took(out, now)
+
+    def _was_noted(self, noting: asyncio.Future[bool]) -> None:
+        task = None if self._events is None else self._events.task
+        if task is None:
+            super()._was_noted(noting)
+        else:
+            # The translator is a thread's now.
+            task.add_done_callback(lambda _: StoreActs._was_noted(self, noting))
 
     def _took(self, out: bytes, now: float) -> None:
         self._step(Took(out, now))

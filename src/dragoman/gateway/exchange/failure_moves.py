@@ -32,7 +32,6 @@ from dragoman.gateway.exchange.steps import (
     Pause,
     Start,
 )
-from dragoman.gateway.exchange.whole_answer import is_object
 from dragoman.gateway.provider_lists import models_of
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
@@ -41,6 +40,7 @@ from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import TABLE, Heard, Kind, Then, pause
 from dragoman.routing.rests import hint_of
 from dragoman.routing.target import Target
+from dragoman.rules.failures import bounded
 from dragoman.rules.retry_delays import delay_of
 from dragoman.translate import translate_failure
 
@@ -78,6 +78,7 @@ class FailureMoves(Moves):
         `heard` says that there was content before the failure, which therefore is no refusal of the request.
         """
         self._note_translator()
+        failure = bounded(failure)
         self.attempt.note_delay(failure)
         missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
         if heard or self.told is Told.CONTENT:
@@ -155,7 +156,7 @@ class FailureMoves(Moves):
         )
         if error is not None:
             return of_error(error, called)
-        return of_refusal(kind, called, readable=answer is None or is_object(answer.body))
+        return of_refusal(kind, called, readable=answer is None or answer.readable)
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""

@@ -136,7 +136,9 @@ class Machine(WholeMoves, StreamMoves):
         elif attempt.lane is not _WHOLE:
             attempt.translator.go_on()
         if attempt.lane is _STREAM:
-            self._wait(_HEARING, Hear(attempt.translator, attempt.feed, attempt.unframer, attempt.prepared.relay))
+            kept = self._memory.kept_answer if attempt.prepared.relay else None
+            hear = Hear(attempt.translator, attempt.feed, kept, attempt.unframer, attempt.prepared.relay)
+            self._wait(_HEARING, hear)
         elif attempt.lane is _COLLECTED:
             self._wait(State.COLLECTING, self._collecting(attempt.told, attempt.size))
         elif not attempt.earlier:

@@ -16,6 +16,7 @@ from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.choice import conversation_of, thread_of
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.error_answers import ErrorReader
 from dragoman.gateway.exchange.estimates import Counting
 from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.states import State, Told
@@ -40,6 +41,7 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
 from dragoman.gateway.stored_responses.stored_state import owner_of
+from dragoman.model.failure import FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import response_key
@@ -216,6 +218,7 @@ class Moves(ABC):
             limit=self._service.settings.limits.event,
             resumes=RESUMES,
             tap=None if attempt.fold is None else Tap(events=attempt.fold.take),
+            cleaned=self._service.redactor(prepared.target.provider).clean_failure,
             altered=codec_of(prepared.client).withhold_usage if prepared.metered and not collect else None,
         )
 
@@ -249,8 +252,24 @@ class Moves(ABC):
         translator, translated = self.attempt.translator, self.attempt.prepared.translated
         return {"usage": translator.usage, "losses": (*translated.losses, *translator.losses)}
 
+    @property
+    def _error_reader(self) -> ErrorReader:
+        """What reads the errors of the present call."""
+        attempt = self.attempt
+        redactor = self._service.redactor(attempt.target.provider)
+        return ErrorReader(attempt.prepared, attempt.status, attempt.headers, redactor)
+
     def _clean(self, out: bytes) -> bytes:
         return self._service.redactor(self.attempt.target.provider).clean(out)
+
+    def _clean_failed(self, out: bytes) -> bytes:
+        """Frames of a stream that failed, without secrets.
+
+        Only a relayed error is in its provider's own bytes; the translator writes a failure that was searched already.
+        """
+        failure = self.attempt.translator.failure
+        native = failure is not None and (failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native))
+        return self._clean(out) if self.attempt.prepared.relay and native else out
 
     def _write(self, data: bytes) -> None:
         if data:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.value_limits import weigh_answer
@@ -59,7 +60,7 @@ async def read_whole(reading: Reading) -> bytes:
     # One buffer, because pieces of two bytes each would take thirty times their size.
     read = bytearray()
     reading.limits.hearing()
-    await _gather(reading, read.extend, reading.most)
+    await _gather(reading, reading.flight, read.extend, reading.most)
     body = bytes(read)
     del read
     if len(body) > INLINE:
@@ -77,12 +78,16 @@ async def collect(command: Collect, reading: Reading) -> int:
     def take(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
-        if translator.finished:
+        if events.task is None and translator.finished:
             return
         if unframer is not None:
             chunk = unframer.feed(chunk)
+        events.take(chunk)
+
+    def tell(chunk: bytes, out: bytes) -> None:
+        limits.heard = reading.clock()
         passed.take(chunk)
-        told.append(translator.feed(chunk))
+        told.append(out)
         if translator.cut_short or translator.failure is not None:
             raise HungUp
         if translator.finished:
@@ -92,6 +97,8 @@ async def collect(command: Collect, reading: Reading) -> int:
                 limits.spoken()
             passed.spoken()
 
+    charge = reading.charge
+    events = LargeEvents(reading.flight, translator, tell, reading.key, is_held=lambda: charge.is_paused)
     if translator.speaking:
         limits.hearing(stream=True)
         passed.spoken()
@@ -99,12 +106,14 @@ async def collect(command: Collect, reading: Reading) -> int:
         limits.opening()
     # Whether the story of a cut stream was complete is the translator's to say (S10).
     with suppress(Truncated, Overstayed, HungUp):
-        await _gather(reading, take, reading.most - size)
-        told.append(translator.call_ended())
+        await _gather(reading, events, take, reading.most - size)
+        told.append(await events.run(translator.call_ended, translator.held))
     return size
 
 
-def _gather(reading: Reading, take: Callable[[bytes], None], room: int) -> Awaitable[None]:
+def _gather(
+    reading: Reading, source: Flight | LargeEvents, take: Callable[[bytes], None], room: int
+) -> Awaitable[None]:
     """Hand on an answer that somebody gathers, as far as there is room for it."""
     limits, clock, charge = reading.limits, reading.clock, reading.charge
 
@@ -117,4 +126,4 @@ def _gather(reading: Reading, take: Callable[[bytes], None], room: int) -> Await
         charge.add(len(piece))
         take(piece)
 
-    return reading.flight.pump(measure)
+    return source.pump(measure)

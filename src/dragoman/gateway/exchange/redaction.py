@@ -20,10 +20,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from urllib.parse import quote, unquote, urlsplit
 
+from msgspec.structs import replace
+
 from dragoman.errors import ConfigError
 from dragoman.http.flight import Call, HeaderList, header
+from dragoman.model.failure import Failure
+from dragoman.model.parts import Extras
 from dragoman.providers.plain import filled
 from dragoman.providers.provider import Provider
+from dragoman.wire.json import decode_object, encode
 
 _BLANK = b"[redacted]"
 # What is all digits may stand in JSON without quotes: its blank must be a number, too.
@@ -46,6 +51,8 @@ _names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|se
 _LEARNED_LIMIT = 64
 # Bytes that are searched for one secret, and those that are searched for any number of them.
 _SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
+# So many bytes of JSON are read while one is searched for one secret.
+_SLOWER = 16
 
 # Options that say nothing about whose account is used.
 _OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
@@ -102,8 +109,15 @@ class Redactor:
     @property
     def longest(self) -> int:
         """How many bytes of an error are worth searching: what that takes grows with the number of secrets."""
-        secrets = len(self._keys) + len(self._values) + len(self._learned)
-        return max(_LEAST_SEARCHED, _SEARCHED // max(secrets, 1))
+        return max(_LEAST_SEARCHED, _SEARCHED // max(self._secrets, 1))
+
+    def work(self, size: int) -> int:
+        """How many bytes of JSON could be read while so many are searched: that takes longer by each secret."""
+        return size * _SLOWER * max(self._secrets, 1)
+
+    @property
+    def _secrets(self) -> int:
+        return len(self._keys) + len(self._values) + len(self._learned)
 
     def clean(self, body: bytes) -> bytes:
         """The same bytes, with blanks where secrets stood; JSON stays JSON."""
@@ -114,6 +128,20 @@ class Redactor:
         if self._in_text is None:
             return text
         return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    def clean_failure(self, failure: Failure) -> Failure:
+        """The same for what a failure says, in all of its words."""
+        extras = failure.extras
+        if extras is not None and extras.fields:
+            extras = Extras(origin=extras.origin, fields=decode_object(self.clean(encode(extras.fields))))
+        return replace(
+            failure,
+            message=self.clean_text(failure.message),
+            native=self.clean_text(failure.native),
+            code=failure.code and self.clean_text(failure.code),
+            param=failure.param and self.clean_text(failure.param),
+            extras=extras,
+        )
 
     def clean_headers(self, headers: HeaderList) -> HeaderList:
         """The same for the values of an error's headers."""

@@ -19,13 +19,12 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
-from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
+from dragoman.gateway.exchange.whole_answer import report_comment, with_report
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, translate_headers
@@ -136,11 +135,9 @@ class Replies(Struct, eq=False):
 
     def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> Reply:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
-        failure = self.failure_in(prepared, refusal)
+        failure = self.blamed(refusal.failure, prepared)
         redactor = self._service.redactor(prepared.target.provider)
-        # What is longer than is searched for secrets is told by its beginning.
-        native = prepared.relay and len(refusal.body) <= redactor.longest and self._is_native(prepared, refusal.body)
-        if not native or self._is_overflow_for_codex(prepared, failure):
+        if refusal.body is None or self._is_overflow_for_codex(prepared, failure):
             words = None if advice is None else Words(self.read(advice))
             return self.failure(failure, prepared, refusal.headers, words=words)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
@@ -150,18 +147,7 @@ class Replies(Struct, eq=False):
         if advice is not None:
             told.append(reply_parts.advice_header(self.read(advice)))
         noted: dict[str, object] = {"failure": failure.kind.value, "status": refusal.status}
-        return Reply(refusal.status, told, redactor.clean(refusal.body), noted)
-
-    def _is_native(self, prepared: ProviderRequest, body: bytes) -> bool:
-        """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
-        if prepared.target.provider.transport == "http":
-            return is_object(body)
-        return is_envelope(body, prepared.client)
-
-    def failure_in(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Failure:
-        """What a provider's error says."""
-        failure = codec_of(prepared.target.endpoint.protocol).decode_failure(refusal.status, refusal.body)
-        return self.blamed(failure, prepared)
+        return Reply(refusal.status, told, refusal.body, noted)
 
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from msgspec.structs import replace
+
 from dragoman.errors import BadAnswer
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import (
@@ -197,7 +199,7 @@ class RequestMoves(ChoiceMoves):
         attempt = self.attempt
         attempt.status, attempt.headers = flight.status, flight.headers
         if attempt.status >= 300:
-            self._wait(State.REFUSED, ReadError())
+            self._wait(State.REFUSED, ReadError(self._error_reader))
             return
         if attempt.lane is _UNKNOWN:
             self._note_losses()
@@ -206,16 +208,16 @@ class RequestMoves(ChoiceMoves):
 
     def _refused(self, event: Done) -> None:
         attempt = self.attempt
-        assert isinstance(event.value, bytes)
+        answer = event.value
+        assert isinstance(answer, ErrorAnswer)
         if attempt.status < 400:
             raise redirected(attempt.headers)
         if attempt.status > 599:
             raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
-        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(attempt.status, event.value)
-        attempt.note_delay(failure, event.value)
-        answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
+        failure = answer.failure
+        attempt.note_wait(answer.delay)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
-        own = answer if attempt.lane is Lane.UNKNOWN else None
+        own = replace(answer, headers=attempt.headers) if attempt.lane is Lane.UNKNOWN else None
         told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
         self._relieve(self._missed(told, own), failure)
 

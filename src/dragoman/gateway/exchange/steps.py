@@ -12,9 +12,11 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.error_answers import ErrorReader
 from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
+from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.references import References
 from dragoman.http.flight import HeaderList
@@ -149,7 +151,9 @@ class Pause(Struct, frozen=True):
 
 
 class ReadError(Struct, frozen=True):
-    """Read the beginning of an error."""
+    """Read the beginning of an error; gives it as an `ErrorAnswer`."""
+
+    reader: ErrorReader
 
 
 class ReadWhole(Struct, frozen=True):
@@ -167,10 +171,11 @@ class Collect(Struct, frozen=True):
 
 
 class Hear(Struct, frozen=True):
-    """Hand on a stream as it comes."""
+    """Hand on a stream as it comes; `kept` is what a relayed one is kept as, which `feed` changes it for."""
 
     translator: StreamTranslator
     feed: Callable[[bytes], bytes]
+    kept: KeptAnswer | None
     unframer: Unframer | None
     relay: bool
 

@@ -54,7 +54,7 @@ class StreamMoves(RequestMoves):
         translator = attempt.translator
         if (failure := translator.failure) is not None:
             self._account.note(failure=failure.kind.value)
-            out = self._clean(out)
+            out = self._clean_failed(out)
             if self.told is not _CONTENT and self._is_missed(failure, out):
                 self.state = State.MISSED
                 self._do(HangUp())
@@ -177,7 +177,7 @@ class StreamMoves(RequestMoves):
         failure = attempt.translator.failure
         if failure is not None:
             self._account.note(failure=failure.kind.value)
-            out = self._clean(out)
+            out = self._clean_failed(out)
         if self.told is not _CONTENT:
             if failure is not None or not attempt.translator.speaking:
                 attempt.error_form = out
@@ -193,7 +193,9 @@ class StreamMoves(RequestMoves):
             self._over()
 
     def _last_frames(self) -> bytes:
-        return self._as_told(self.attempt.translator.close())
+        translator = self.attempt.translator
+        out = translator.close()
+        return out if translator.is_closed_ahead else self._as_told(out)
 
     def _hold(self, event: Took) -> None:
         """What comes behind the last frames belongs to them."""

@@ -237,21 +237,13 @@ def _answers_nothing(outline: _Outline, protocol: str, raw: bytes) -> bool:
     return told or not raw.strip(b"{} \t\r\n")
 
 
-def is_object(raw: bytes) -> bool:
-    """Whether a body is a JSON object to its end, and may be passed on as one."""
-    try:
-        decode_object(raw)
-    except WireError:
-        return False
-    return True
-
-
-def is_envelope(raw: bytes, protocol: str) -> bool:
-    """Whether a body is an error as a client of a protocol looks for it."""
-    try:
-        body = decode_object(raw)
-    except WireError:
-        return False
+def is_envelope(body: bytes | JsonObject, protocol: str) -> bool:
+    """Whether a body, read or not, is an error as a client of a protocol looks for it."""
+    if isinstance(body, bytes):
+        try:
+            body = decode_object(body)
+        except WireError:
+            return False
     error = body.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return False

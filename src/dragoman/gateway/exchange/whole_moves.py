@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dragoman.errors import BadAnswer, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
-    LONGEST_ERROR,
     AnswerNames,
-    ErrorAnswer,
     Lane,
 )
+from dragoman.gateway.exchange.error_answers import Judged
 from dragoman.gateway.exchange.failure_moves import EMPTY
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
@@ -20,11 +19,10 @@ from dragoman.gateway.exchange.steps import (
     Name,
     Work,
 )
-from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer, says_something
+from dragoman.gateway.exchange.whole_answer import says_something
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
-from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator
@@ -56,32 +54,31 @@ class WholeMoves(RequestMoves):
             attempt.size = len(raw)
             self._work(State.FEEDING, len(raw), attempt.translator.feed, raw, paid=True)
         elif attempt.prepared.relay and not attempt.prepared.stream:
-            codec = codec_of(attempt.target.endpoint.protocol)
-            self._work(_JUDGING, len(raw), relayed_answer, raw, codec, paid=True)
+            reader, several = self._error_reader, self._course is not None and self._course.several
+            self._work(_JUDGING, reader.work_of(raw), reader.judge, raw, several, paid=True)
         else:
             self._translate()
 
     def _judged(self, event: Done) -> None:
         attempt = self.attempt
         judged = event.value
-        assert isinstance(judged, Relayed)
-        attempt.usage, failure = judged.usage, judged.failure
-        attempt.seen = AnswerNames(judged.id, judged.model, judged.stop)
-        attempt.has_worked = (judged.failed or failure is not None) and says_something(attempt.raw)
-        several = self._course is not None and self._course.several
-        if failure is None and (several or judged.failed):
-            own = own_failure(attempt.raw, codec_of(attempt.target.endpoint.protocol))
-            if own is not None and several and self._may_go_on(own):
+        assert isinstance(judged, Judged)
+        relayed = judged.relayed
+        attempt.usage, failure = relayed.usage, relayed.failure
+        attempt.seen = AnswerNames(relayed.id, relayed.model, relayed.stop)
+        attempt.has_worked = judged.has_worked
+        if judged.own is not None:
+            if judged.error is not None and self._may_go_on(judged.own):
                 # It is passed on as the answer that it is, if nothing comes of that.
-                self._relieve(self._missed(own, ErrorAnswer(attempt.status, attempt.headers, attempt.raw)), own)
+                self._relieve(self._missed(judged.own, judged.error), judged.own)
                 return
-            attempt.own_failure = own
+            attempt.own_failure = judged.own
         if failure is None:
             self._name_or_keep(attempt.raw)
-        elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
+        elif judged.error is None or attempt.remedy(failure) is not None:
             self._unsaid(failure)
         else:
-            self._relieve(self._missed(failure, ErrorAnswer(failure.status, attempt.headers, attempt.raw)), failure)
+            self._relieve(self._missed(failure, judged.error), failure)
 
     def _translate(self) -> None:
         attempt = self.attempt

@@ -56,7 +56,7 @@ _TYPE_STATUSES = {native: status for native, (_, status) in _TYPES.items()}
 _STATUSES = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
-def decode_failure(status: int, body: bytes) -> Failure:
+def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
     """Read an error answer, JSON or not."""
     return _read(error_body(body), status)
 

@@ -67,10 +67,14 @@ class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, f
     delta: TextGrown | ThinkingGrown | InputGrown
 
 
+# The delta that arguments come in.
+INPUT = "input_json_delta"
+
+
 class Reading:
     """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
 
-    __slots__ = ("_mint", "_next", "asked", "call_ids", "calls", "ledger", "unknowns")
+    __slots__ = ("_mint", "_next", "_unsaid", "asked", "call_ids", "calls", "ledger", "unknowns")
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
@@ -79,6 +83,8 @@ class Reading:
         self.call_ids: set[str] = set()
         # What was said of each call, by the id that the provider gave it.
         self.calls: dict[str, tuple[str, ArgumentsSaid]] = {}
+        # Arguments of which nothing had come when they were last looked at.
+        self._unsaid: list[ArgumentsSaid] = []
         self._mint = mint
         self._next = 0
 
@@ -87,6 +93,19 @@ class Reading:
         index = self._next
         self._next += 1
         return index
+
+    def add_call(self, given: str, name: str, said: ArgumentsSaid) -> None:
+        """Know a call by the id that the provider gave it; the first one of an id stays."""
+        if given not in self.calls:
+            self.calls[given] = (name, said)
+            self._unsaid.append(said)
+
+    @property
+    def lacks_arguments(self) -> bool:
+        """Whether nothing was said of the arguments of some call."""
+        while self._unsaid and not self._unsaid[-1].silent:
+            self._unsaid.pop()
+        return bool(self._unsaid)
 
     def fresh_call_id(self, given: str) -> str:
         """The provider's id of a call, or a new one where it gave none or one that another call has (N2)."""
@@ -154,6 +173,71 @@ class Block:
         """Give the part the next number."""
         self.index = self.reading.next_index()
         return PartStarted(self.index, part)
+
+
+class OpenBlocks:
+    """The open blocks of one stream by their index.
+
+    A block is looked at again only after it began or grew: to look at all of them for every new block takes time by the
+    square of their number.
+    """
+
+    __slots__ = ("_takers", "by_index", "grown")
+
+    def __init__(self) -> None:
+        self.by_index: dict[int, Block] = {}
+        # Those that began or grew since another one began.
+        self.grown: dict[int, None] = {}
+        # Those that take arguments.
+        self._takers: dict[int, None] = {}
+
+    def put(self, index: int, block: Block) -> Block:
+        """Know a block that begins."""
+        self.by_index[index] = block
+        self.grown[index] = None
+        if INPUT in block.takes:
+            self._takers[index] = None
+        return block
+
+    def pop(self, index: int) -> Block | None:
+        """Forget a block, and give it, if it is open."""
+        self.grown.pop(index, None)
+        self._takers.pop(index, None)
+        return self.by_index.pop(index, None)
+
+    def passed(self, index: int) -> list[Event]:
+        """What the beginning of a block ends: all others but those that wait, and the one at its index."""
+        events: list[Event] = []
+        grown, self.grown = self.grown, {}
+        for number in {**grown, index: None}:
+            block = self.by_index.get(number)
+            if block is not None and (number == index or not block.waits):
+                self.pop(number)
+                events += block.close()
+        return events
+
+    def close(self) -> list[Event]:
+        """End all of them."""
+        blocks = list(self.by_index.values())
+        self.clear()
+        return [event for block in blocks for event in block.close()]
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.by_index.clear()
+        self.grown.clear()
+        self._takers.clear()
+
+    def grow(self, index: int) -> Block | None:
+        """The block that something comes for."""
+        block = self.by_index.get(index)
+        if block is not None:
+            self.grown[index] = None
+        return block
+
+    def grow_only(self) -> Block | None:
+        """The block that arguments without an index come for: the only one that takes any."""
+        return self.grow(next(iter(self._takers))) if len(self._takers) == 1 else None
 
 
 class _TextBlock(Block):
@@ -239,7 +323,7 @@ class _CallBlock(Block):
 
     __slots__ = ("_quick", "_said", "_unwrapper")
     grown = InputGrown
-    takes = frozenset({"input_json_delta"})
+    takes = frozenset({INPUT})
 
     def open(self) -> list[Event]:
         self._said = ArgumentsSaid(free=self.reading.asked.relayed)
@@ -248,7 +332,7 @@ class _CallBlock(Block):
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
         assert isinstance(part, ToolCall)
-        self.reading.calls.setdefault(part.call_id, (part.name, self._said))
+        self.reading.add_call(part.call_id, part.name, self._said)
         call_id = self.reading.fresh_call_id(part.call_id)
         entry = self.reading.asked.table.restored(part.name)
         name, namespace, form = part.name, part.namespace, part.form
@@ -316,7 +400,7 @@ class _GatheredBlock(Block):
     """A call whose input is put together before anything is told of it."""
 
     __slots__ = ("_pieces",)
-    takes = frozenset({"input_json_delta"})
+    takes = frozenset({INPUT})
 
     def open(self) -> list[Event]:
         self._pieces: list[str] = []

@@ -14,6 +14,7 @@ Nothing here raises: what cannot be read ends the stream as a bad gateway would.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from msgspec import DecodeError
@@ -29,10 +30,11 @@ from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
 from dragoman.protocols.anthropic_messages.response import make_stop
 from dragoman.protocols.anthropic_messages.stream_blocks import (
-    BLOCKS,
     DELTA_MEMBERS,
+    INPUT,
     Block,
     BlockGrew,
+    OpenBlocks,
     Reading,
     begin,
     text_of,
@@ -70,7 +72,8 @@ class MessagesStreamDecoder:
         self._halves = Halves(ledger)
         self._fresh = True
         self._over = False
-        self._blocks: dict[int, Block] = {}
+        self._blocks = OpenBlocks()
+        self._by_index = self._blocks.by_index
         # The counts as they were told, and what they come to.
         self._usage: JsonObject = {}
         self._counted: Usage | None = None
@@ -81,19 +84,21 @@ class MessagesStreamDecoder:
         self._unnumbered = -1
         # What the first event may bring already: blocks that no event has told, and the end of a message that is whole.
         self._held: dict[int, JsonObject] = {}
+        self._held_order: deque[int] = deque()
         self._whole_stop: Fields | None = None
         self._spoken = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
-        if frame.event == "content_block_delta" and self._blocks:
+        if frame.event == "content_block_delta" and self._by_index:
             # Nearly all of a stream is this: read by type, without building what is thrown away at once.
             try:
                 grew = _read_growth(frame.data)
             except (DecodeError, UnicodeError):
                 return self._read(frame)
-            block = self._blocks.get(grew.index)
+            block = self._by_index.get(grew.index)
             if block is not None and type(grew.delta) is block.grown:
+                self._blocks.grown[grew.index] = None
                 try:
                     return block.say(grew.delta.text)
                 except WireError as error:
@@ -157,6 +162,7 @@ class MessagesStreamDecoder:
         content = message.value.get("content")
         blocks = content if type(content) is list else ()
         self._held = {number: block for number, block in enumerate(blocks) if type(block) is dict}
+        self._held_order.extend(self._held)
         if said(message.optional_text("stop_reason")):
             self._whole_stop = message
         started = Started(id=message.optional_text("id") or "", model=message.optional_text("model") or "")
@@ -165,9 +171,10 @@ class MessagesStreamDecoder:
     def _tell_held(self, before: int | None = None) -> list[Event]:
         """The blocks that the start brought and no event told, as far as the one that comes now."""
         events: list[Event] = []
-        for number in sorted(self._held):
-            if before is None or number < before:
-                block = begin(self._reading, self._held.pop(number))
+        while self._held_order and (before is None or self._held_order[0] < before):
+            held = self._held.pop(self._held_order.popleft(), None)
+            if held is not None:
+                block = begin(self._reading, held)
                 events += [*block.open(), *block.close()]
         return events
 
@@ -194,29 +201,25 @@ class MessagesStreamDecoder:
             index = self._unnumbered = self._unnumbered - 1
         start = fields.object("content_block")
         self._unknowns.members(event, _EVENT)
-        again = self._blocks.get(index)
+        again = self._by_index.get(index)
         if again is not None and start.get("id") and again.start.get("id") == start["id"]:
             # Begun twice; only the input may be new.
-            again.start = {**again.start, **start}
+            again.start.update(start)
             return events
         # A block that was left open ends where the next one begins; a call may still wait for its arguments.
-        waiting = {number: block for number, block in self._blocks.items() if block.waits and number != index}
-        for number in waiting:
-            del self._blocks[number]
-        events += self._close_blocks()
-        self._blocks = waiting
+        events += self._blocks.passed(index)
         events += self._tell_held(index)
         # A block that is begun again by its own event is told by that.
         self._held.pop(index, None)
         self._spoken = True
-        block = self._blocks[index] = begin(self._reading, start)
+        block = self._blocks.put(index, begin(self._reading, start))
         return events + block.open()
 
     def _read_delta(self, event: JsonObject) -> list[Event]:
         index, delta = self._index_of(event), event.get("delta")
         if type(delta) is not dict or type(index) is not int:
             raise WireError("", "a delta and its index", "something else")
-        block = self._blocks.get(index)
+        block = self._blocks.grow(index)
         kind = delta.get("type")
         if type(kind) is not str:
             return []
@@ -225,9 +228,9 @@ class MessagesStreamDecoder:
             # Its beginning came with the start of the message.
             self._spoken = True
             events = self._tell_held(index)
-            block = self._blocks[index] = begin(self._reading, self._held.pop(index))
+            block = self._blocks.put(index, begin(self._reading, self._held.pop(index)))
             events += block.open()
-        if block is None and kind == "input_json_delta":
+        if block is None and kind == INPUT:
             block = self._waiting(delta)
         if block is None:
             if kind not in _UNANNOUNCED:
@@ -236,7 +239,8 @@ class MessagesStreamDecoder:
             # A block that was never begun, or is over already, begins with what it says.
             self._spoken = True
             events = self._begin()
-            block = self._blocks[index] = BLOCKS[_UNANNOUNCED[kind]](self._reading, {"type": _UNANNOUNCED[kind]})
+            start: JsonObject = {"type": _UNANNOUNCED[kind]}
+            block = self._blocks.put(index, begin(self._reading, start))
             events += block.open()
         if kind in block.takes:
             events += block.grow(kind, delta)
@@ -251,14 +255,14 @@ class MessagesStreamDecoder:
     def _index_of(self, event: JsonObject) -> JsonValue:
         """The index that an event names; the latest open block's if it names none."""
         index = event.get("index")
-        return next(reversed(self._blocks), self._unnumbered) if index is None else index
+        return next(reversed(self._by_index), self._unnumbered) if index is None else index
 
     def _waiting(self, delta: JsonObject) -> Block | None:
         """The call that arguments at the index of no block are for: the one that waits for them."""
-        waiting = [block for block in self._blocks.values() if "input_json_delta" in block.takes]
-        if len(waiting) == 1:
-            return waiting[0]
-        silent = not self._reading.asked.relayed and any(said.silent for _, said in self._reading.calls.values())
+        waiting = self._blocks.grow_only()
+        if waiting is not None:
+            return waiting
+        silent = not self._reading.asked.relayed and self._reading.lacks_arguments
         if silent and text_of(delta, "partial_json").strip():
             # A call without arguments may have been run already, and with the wrong ones.
             raise WireError("/index", "the index of an open call", "another")
@@ -268,16 +272,9 @@ class MessagesStreamDecoder:
         index = self._index_of(event)
         if type(index) is not int:
             raise WireError("/index", "integer", kind_of(index))
-        block = self._blocks.pop(index, None)
+        block = self._blocks.pop(index)
         self._unknowns.members(event, _EVENT, part_place(block.index if block is not None else None))
         return block.close() if block is not None else []
-
-    def _close_blocks(self) -> list[Event]:
-        events: list[Event] = []
-        blocks, self._blocks = self._blocks, {}
-        for block in blocks.values():
-            events += block.close()
-        return events
 
     def _read_message_delta(self, event: JsonObject) -> list[Event]:
         fields = Fields(event)
@@ -295,8 +292,8 @@ class MessagesStreamDecoder:
     def _read_end(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)
         # A block that nobody ended was cut.
-        cut = bool(self._blocks)
-        events = self._begin() + self._close_blocks() + self._tell_held()
+        cut = bool(self._by_index)
+        events = self._begin() + self._blocks.close() + self._tell_held()
         self._halves.close()
         told = self._stop if self._stop is not None and said(self._stop.optional_text("stop_reason")) else None
         told = told or self._whole_stop or self._stop or Fields({})

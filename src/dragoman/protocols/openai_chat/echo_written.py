@@ -7,7 +7,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Seal, Thinking, ToolCall
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, matches, stand_in
+from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, spellings, stand_in
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
 from dragoman.protocols.openai_chat.shapes import NAME, REASONING_FIELDS
 from dragoman.rules.conversation import Turn, TurnKind
@@ -72,12 +72,13 @@ class Echo:
         if not self._proofs and not value:
             return
         proven: set[int] = set()
+        positions = {call.call_id: number for number, (call, _) in reversed([*enumerate(calls)])}
         for seal, at, before in self._proofs:
             call_id = seal.body.get("call_id")
             if not call_id:
                 hang(seal, message)
                 continue
-            found = next((n for n, (call, _) in enumerate(calls) if matches(call.call_id, str(call_id))), None)
+            found = min((positions[one] for one in spellings(str(call_id)) if one in positions), default=None)
             if found is None and before < len(calls) and before not in proven:
                 # Its call got another id on the way; a proof stands directly before its call.
                 found = before

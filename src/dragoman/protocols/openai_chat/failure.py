@@ -12,7 +12,7 @@ from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 
 
-def decode_failure(status: int, body: bytes) -> Failure:
+def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
     """An error answer; whatever the body is, the status says the class and there is a message."""
     return openai_failure(error_body(body), status)
 

@@ -96,9 +96,9 @@ def is_proof(part: Part) -> bool:
     )
 
 
-def matches(call_id: str, proven: str) -> bool:
-    """Whether a call is the one of a proof, although its id was changed for the client."""
-    return call_id == proven or any(ids.call_id(proven, rule) == call_id for rule in _RULES)
+def spellings(proven: str) -> set[str]:
+    """The id of a call that was proven, and those that clients may know it by."""
+    return {proven, *(ids.call_id(proven, rule) for rule in _RULES)}
 
 
 def hang(seal: Seal, owner: JsonObject) -> None:

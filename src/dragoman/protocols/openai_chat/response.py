@@ -417,8 +417,9 @@ def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
             case ToolCall():
                 calls.append(encode_call_home(part))
     write_home(thinking, message)
+    by_id = {call["id"]: call for call in reversed(calls)}
     for seal in proofs:
-        hang(seal, next((call for call in calls if call["id"] == seal.body.get("call_id")), message))
+        hang(seal, by_id.get(seal.body.get("call_id"), message))
     if texts:
         message["content"] = "".join(texts)
     if citations:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from operator import attrgetter
 
 from dragoman.errors import WireError
 from dragoman.model.events import ArgumentsDelta, Event, PartEnded, PartGrew, PartStarted
@@ -26,15 +27,14 @@ from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.proofs import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.protocols.openai_chat.stream_owners import MAY_BE_WHOLE, Call, Owners, lacks
-from dragoman.rules.arguments import is_complete
+from dragoman.protocols.openai_chat.stream_owners import KNOWN, MAY_BE_WHOLE, Call, Owners, Restated, lacks
+from dragoman.rules.arguments import Completeness, is_complete
 from dragoman.rules.arguments_said import ArgumentsSaid
 from dragoman.rules.toolnames import Wrapped
 from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.json import kind_of
 
-_KNOWN = frozenset({"index", "id", "type", "function", "custom"})
 _INNER = frozenset({"name", "arguments", "input"})
 # No tool has a longer one, however many pieces it comes in.
 _LONGEST_NAME = 1024
@@ -63,8 +63,15 @@ class CallAssembly:
         self._next_index = next_index
         names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
         self._owners = Owners(asked.table, names)
-        # Those that opened since something else began.
+        # Those that opened since something else began; and those with a stand-in that other calls followed.
         self._latest: list[Call] = []
+        self._may_grow: list[Call] = []
+        # Those of which anything came since `end`.
+        self._changed: dict[Call, None] = {}
+        self._restated = Restated()
+        # Arguments that are no whole value, of calls that ended, and whether they are one together.
+        self._broken: list[str] = []
+        self._broken_together = Completeness()
         self._ids: set[str] = set()
         # Whole calls that were opened again at another index, by that, and the arguments that came there since.
         self._twins: dict[int, tuple[Call, ArgumentsSaid]] = {}
@@ -89,6 +96,7 @@ class CallAssembly:
         pieces.append(more)
         if more[-1] in MAY_BE_WHOLE:
             call.quick = None
+            self._restated.change(call)
         return PartGrew(call.told, ArgumentsDelta(more))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
@@ -104,7 +112,7 @@ class CallAssembly:
         index = _number(fragment.get("index"))
         given, name = _word(fragment.get("id"), "id"), _word(inner.get("name"), "name")
         arguments = arguments_text(inner.get("input") if custom else inner.get("arguments"))
-        usual = fragment.keys() <= _KNOWN and inner.keys() <= _INNER
+        usual = fragment.keys() <= KNOWN and inner.keys() <= _INNER
         proof = {} if usual else call_proof(fragment)
         if proof:
             fragment = without_proof(fragment, proof)
@@ -118,7 +126,7 @@ class CallAssembly:
             if not (given or name or arguments.strip()):
                 # Some servers put an empty call into every answer.
                 self._unknowns.members(inner, _INNER)
-                self._unknowns.members(fragment, _KNOWN)
+                self._unknowns.members(fragment, KNOWN)
                 return
             if arguments and not custom:
                 arguments = self._returned(arguments, events)
@@ -131,6 +139,7 @@ class CallAssembly:
             self._owners.follow(call, index, given)
             if name and not given and not arguments and name == call.name and call.said.complete():
                 self._owners.loose = name
+        self._touch(call)
         if name and name != call.name:
             self._name(call, name)
         if proof:
@@ -168,22 +177,23 @@ class CallAssembly:
         """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
         inner = fragment.get("function")
         if isinstance(inner, dict) and not self._owners.by_id.get(_word(fragment.get("id"), "id")):
-            name, arguments = inner.get("name"), arguments_text(inner.get("arguments"))
-            if any(call.name == name and call.said.same(arguments) for call in self._owners.calls):
+            name = _word(inner.get("name"), "name")
+            if self._restated.has(name, arguments_text(inner.get("arguments"))):
                 return
         self.take({"index": position, **fragment}, events)
 
     def _prove(self, call: Call, proof: JsonObject, events: list[Event]) -> None:
-        """Keep what proves a call until it is told; later it is told at once, and said again it is nothing new."""
-        if proof == {key: call.proof.get(key) for key in proof}:
+        """Keep what proves a call until it is told; later only what is new is told, and at once."""
+        new: JsonObject = {key: value for key, value in proof.items() if value != call.proof.get(key)}
+        if not new:
             return
-        call.proof = {**call.proof, **proof}
+        call.proof = {**call.proof, **new}
         if call.told >= 0:
-            self._tell_proof(call, events)
+            self._tell_proof(call, new, events)
 
-    def _tell_proof(self, call: Call, events: list[Event]) -> None:
+    def _tell_proof(self, call: Call, proof: JsonObject, events: list[Event]) -> None:
         index = self._next_index()
-        events += (PartStarted(index, proof_part(call.call_id, call.proof, self._target)), PartEnded(index))
+        events += (PartStarted(index, proof_part(call.call_id, proof, self._target)), PartEnded(index))
 
     def _report(self, call: Call, fragment: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
@@ -192,35 +202,37 @@ class CallAssembly:
         if not isinstance(inner, dict):
             inner = {}
         self._unknowns.members(inner, _INNER, at)
-        known = _KNOWN if call.extras is None else _KNOWN | call.extras.fields.keys()
-        self._unknowns.members(fragment, known, at)
+        self._unknowns.members(fragment, call.known, at)
 
     def move_on(self, events: list[Event], *, to_call: bool = False) -> None:
         """Something else begins: calls that are whole end, so that nothing waits behind them."""
-        # A call that was passed before ends with the fragment that completes it.
-        waiting: list[Call] = []
-        for call in self._latest:
+        passed, self._latest = self._latest, []
+        if not to_call:
+            passed, self._may_grow = self._may_grow + passed, []
+        for call in passed:
             if call.told < 0 and call.name:
                 self._announce(call, events)
             if call.ended:
                 continue
+            # From here on the fragment that completes a call ends it.
             call.passed, call.quick = True, None
-            if call.told >= 0 and call.said.complete():
-                if (to_call and call.said.silent) or call.said.in_doubt:
-                    # Calls that are announced together may all get their arguments later.
-                    waiting.append(call)
-                else:
-                    self._end(call, events)
-        self._latest = waiting
+            if call.told < 0 or not call.said.complete() or call.said.in_doubt:
+                continue
+            if to_call and call.said.silent:
+                # Calls that are announced together may all get their arguments later.
+                self._may_grow.append(call)
+            else:
+                self._end(call, events)
 
     def end(self, events: list[Event]) -> None:
         """No more fragments come."""
-        bare = any(call.name and not call.ended and call.said.silent for call in self._owners.calls)
         for index in tuple(self._twins):
             self._end_twin(index, events)
+        changed, self._changed = sorted(self._changed, key=attrgetter("number")), {}
+        bare = any(call.name and not call.ended and call.said.silent for call in changed)
         if not self._relayed:
-            self._check_pieces()
-        for call in self._owners.calls:
+            self._check_pieces([call for call in changed if not call.ended])
+        for call in changed:
             if call.told < 0 and call.name:
                 self._announce(call, events)
             if call.told >= 0 and not call.ended:
@@ -231,16 +243,19 @@ class CallAssembly:
             if call.said.surplus():
                 self._ledger.dropped(Feature.ARGUMENTS, part_place(call.told), _SURPLUS)
 
-    def _check_pieces(self) -> None:
+    def _check_pieces(self, calls: list[Call]) -> None:
         """Refuse what is plainly one value in several calls, or arguments of one that another was taken to repeat."""
-        if any(call.robbed and (lacks(call) or not call.said.complete()) for call in self._owners.open_calls):
+        if any(call.robbed and (lacks(call) or not call.said.complete()) for call in calls):
             raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
-        broken = [call for call in self._owners.calls if not (call.custom or call.said.silent or call.said.complete())]
-        if len(broken) < 2:
+        new = [call for call in calls if not (call.custom or call.said.silent or call.said.complete())]
+        if not new:
             return
-        texts = ["".join(call.said.pieces) for call in broken]
-        joined = ["".join(texts), *map("".join, pairwise(texts))]
-        if any(map(is_complete, joined)) or any(text.lstrip()[:1] in _INSIDE for text in texts):
+        texts = self._broken[-1:] + ["".join(call.said.pieces) for call in new]
+        self._broken += texts[-len(new) :]
+        if len(self._broken) < 2:
+            return
+        together = self._broken_together.of(self._broken) or any(map(is_complete, map("".join, pairwise(texts))))
+        if together or any(text.lstrip()[:1] in _INSIDE for text in texts):
             raise WireError(_ARGUMENTS, "arguments that begin a value", "pieces of one in several calls")
 
     def _lose(self, call: Call, bare: bool) -> None:
@@ -264,19 +279,26 @@ class CallAssembly:
         waiting = None if arguments.lstrip()[:1] == "{" else self._owners.waiting()
         if waiting is None or waiting.said.silent or not is_complete("".join([*waiting.said.pieces, arguments])):
             return arguments
+        self._touch(waiting)
         self._grow(waiting, arguments, events)
         return ""
+
+    def _touch(self, call: Call) -> None:
+        """Take note that something came of a call."""
+        self._changed[call] = None
+        self._restated.change(call)
 
     def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> Call:
         self.move_on(events, to_call=True)
         self._owners.loose = ""
-        rest: JsonObject = {key: value for key, value in fragment.items() if key not in _KNOWN and value is not None}
-        call = Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
+        rest: JsonObject = {key: value for key, value in fragment.items() if key not in KNOWN and value is not None}
+        call = Call(len(self._owners.calls), index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
         if self._relayed:
             call.said = ArgumentsSaid(free=True)
         self._owners.calls.append(call)
         self._latest.append(call)
-        self._owners.open_calls[call] = None
+        self._owners.grew(call)
+        self._touch(call)
         if index is not None:
             self._owners.by_index[index] = call
         if given:
@@ -307,6 +329,7 @@ class CallAssembly:
                 )
             return
         told = call.said.take(arguments, _ARGUMENTS)
+        self._owners.grew(call)
         if call.told < 0:
             if call.name:
                 self._announce(call, events)
@@ -336,7 +359,7 @@ class CallAssembly:
         self._ids.add(call_id)
         call.call_id = call_id
         if call.proof:
-            self._tell_proof(call, events)
+            self._tell_proof(call, call.proof, events)
         call.told = self._next_index()
         self.any_told = True
         part = ToolCall(
@@ -353,7 +376,7 @@ class CallAssembly:
 
     def _end(self, call: Call, events: list[Event]) -> None:
         call.ended, call.quick = True, None
-        self._owners.open_calls.pop(call, None)
+        self._owners.close(call)
         held = call.said.rest()
         if held:
             self._tell(call, held, events)
@@ -370,7 +393,7 @@ def _only_continues(fragment: JsonObject, inner: JsonObject) -> bool:
     """Whether a fragment is no opening, though it has an empty id, an empty name or a type."""
     if fragment.get("id") not in _NOTHING or inner.get("name") not in _NOTHING or fragment.get("custom"):
         return False
-    return fragment.keys() <= _KNOWN and inner.keys() <= _INNER
+    return fragment.keys() <= KNOWN and inner.keys() <= _INNER
 
 
 def _word(value: JsonValue, key: str) -> str:

@@ -107,6 +107,7 @@ class DeltaReader:
         self.thinking = ThinkingRun()
         # The text of all reasoning that is over.
         self._thought: list[str] = []
+        self._thought_length = 0
         self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
         self.refusal: list[str] = []
         # Citations that wait for their text.
@@ -285,8 +286,10 @@ class DeltaReader:
         if not self._thought or self.run is THINKING or not choice.get("finish_reason"):
             return False
         said = [value for key in _RARE_REASONING if (value := delta.get(key))]
+        if not said or any(type(value) is not str or len(value) != self._thought_length for value in said):
+            return False
         thought = "".join(self._thought)
-        return bool(said) and all(value == thought for value in said)
+        return all(value == thought for value in said)
 
     def _think(self, text: str, events: list[Event]) -> None:
         if self.run is not THINKING:
@@ -334,6 +337,7 @@ class DeltaReader:
             else:
                 events.append(PartGrew(self.index, SealSet(seal)))
             self._thought += self.thinking.pieces
+            self._thought_length += sum(map(len, self.thinking.pieces))
             self.thinking = ThinkingRun()
         events.append(PartEnded(self.index))
 

@@ -36,13 +36,21 @@ First row that fits. "Its call" is the one of its id, else the one last seen at 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable
+from typing import TypeAlias
+
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.rules.arguments import is_complete
-from dragoman.rules.arguments_said import ArgumentsSaid
+from dragoman.rules.arguments_said import ArgumentsSaid, meaning_of
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 
+# Members of a fragment that are read.
+KNOWN = frozenset({"index", "id", "type", "function", "custom"})
+# A name, and what arguments mean.
+Meaning: TypeAlias = tuple[str, Hashable]
 # A whole object ends with the first, and blanks may follow.
 MAY_BE_WHOLE = "} \t\r\n"
 
@@ -57,7 +65,10 @@ class Call:
         "extras",
         "given",
         "index",
+        "known",
+        "meaning",
         "name",
+        "number",
         "passed",
         "proof",
         "quick",
@@ -67,11 +78,17 @@ class Call:
         "unwrapper",
     )
 
-    def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
+    def __init__(self, number: int, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
+        # Its position among the calls of the answer.
+        self.number = number
         self.index = index
         self.given = given
         self.custom = custom
         self.extras = extras
+        # The members that its fragments may have without being reported.
+        self.known = KNOWN if extras is None else KNOWN | extras.fields.keys()
+        # Name and arguments under which `Restated` finds it.
+        self.meaning: Meaning | None = None
         # What proves the call, until it is told.
         self.proof: JsonObject = {}
         self.call_id = ""
@@ -101,15 +118,18 @@ class Call:
 class Owners:
     """The calls of one answer, by their ids and indexes."""
 
-    __slots__ = ("_names", "_table", "by_id", "by_index", "calls", "loose", "open_calls")
+    __slots__ = ("_names", "_silent", "_table", "_unfinished", "by_id", "by_index", "calls", "loose")
 
     def __init__(self, table: ToolTable, names: frozenset[str]) -> None:
         self._table = table
         # At home the names on the wire are the client's own.
         self._names = names
         self.calls: list[Call] = []
-        # Those that did not end; a dictionary, because they end in any order.
-        self.open_calls: dict[Call, None] = {}
+        # Open calls whose arguments were not complete when they were last looked at, and those with a stand-in alone.
+        # Dictionaries, because calls end in any order. Each is looked at again only after more came for it: to look at
+        # all of them for every new call takes time by the square of their number.
+        self._unfinished: dict[Call, None] = {}
+        self._silent: dict[Call, None] = {}
         self.by_index: dict[int, Call] = {}
         self.by_id: dict[str, Call] = {}
         # A name that was said again after a whole value, without an id: more arguments open a call of it.
@@ -223,18 +243,30 @@ class Owners:
             return waiting
         return self.calls[-1] if self.calls else None
 
+    def grew(self, call: Call) -> None:
+        """Take note that a call opened, or that arguments came for it."""
+        if not call.ended:
+            self._silent.pop(call, None)
+            self._unfinished[call] = None
+
+    def close(self, call: Call) -> None:
+        """Take note that a call ended."""
+        self._unfinished.pop(call, None)
+        self._silent.pop(call, None)
+
     def waiting(self) -> Call | None:
         """The only call that is without a whole value; else the only one whose value may be a stand-in."""
-        found: Call | None = None
-        for call in self.open_calls:
+        found: list[Call] = []
+        while self._unfinished and len(found) < 2:
+            call, _ = self._unfinished.popitem()
             if not call.said.complete():
-                if found is not None:
-                    return None
-                found = call
-        if found is not None:
-            return found
-        silent = [call for call in self.open_calls if call.said.silent]
-        return silent[0] if len(silent) == 1 else None
+                found.append(call)
+            elif call.said.silent:
+                self._silent[call] = None
+        self._unfinished.update(dict.fromkeys(found))
+        if not found and len(self._silent) == 1:
+            return next(iter(self._silent))
+        return found[0] if len(found) == 1 else None
 
     def follow(self, call: Call, index: int | None, given: str) -> None:
         """Remember under which id and index a call was seen."""
@@ -254,3 +286,29 @@ def _continues(call: Call, arguments: str) -> bool:
 def lacks(call: Call) -> bool:
     """Whether nothing at all was said of a call's arguments."""
     return call.said.silent and not call.said.stood_in
+
+
+class Restated:
+    """The calls of one answer by what they mean, for whole messages that tell them again without their ids."""
+
+    __slots__ = ("_changed", "_meanings")
+
+    def __init__(self) -> None:
+        self._meanings: Counter[Meaning] = Counter()
+        self._changed: dict[Call, None] = {}
+
+    def change(self, call: Call) -> None:
+        """Take note that more is known of a call."""
+        self._changed[call] = None
+
+    def has(self, name: str, arguments: str) -> bool:
+        """Whether a call of this name says these arguments, however they are spelled."""
+        while self._changed:
+            call, _ = self._changed.popitem()
+            if call.meaning is not None:
+                self._meanings[call.meaning] -= 1
+            said = call.said.whole()
+            call.meaning = None if said is None else (call.name, meaning_of(said))
+            if call.meaning is not None:
+                self._meanings[call.meaning] += 1
+        return self._meanings[name, meaning_of(arguments)] > 0

@@ -14,7 +14,7 @@ from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE, frame
 
 
-def decode_failure(status: int, body: bytes) -> Failure:
+def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
     """Read an error answer, JSON or not."""
     return openai_failure(error_body(body), status)
 

@@ -8,9 +8,10 @@ from dragoman.errors import WireError
 from dragoman.model.events import ArgumentsDelta, PartEnded, PartGrew, PartStarted
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import InputForm, ToolCall
-from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, Piece, beyond
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, Piece, behind, beyond_all
 from dragoman.protocols.openai_responses.output import report_bent
 from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
+from dragoman.rules.arguments import Completeness
 from dragoman.rules.toolnames import Wrapped
 from dragoman.rules.unknowns import part_place
 from dragoman.rules.unwrap import InputUnwrapper
@@ -23,11 +24,14 @@ _BEFORE_VALUES = (":", "[", ",")
 class OpenCall(OpenItem):
     """A function or free-text call; one without a name is held until it has one."""
 
-    __slots__ = ("_call", "_foreign", "_index", "_name", "_piece", "_unwrapper", "call_id")
+    __slots__ = ("_call", "_completeness", "_foreign", "_index", "_meant", "_name", "_piece", "_unwrapper", "call_id")
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
         self._piece = Piece()
+        # Whether its arguments are one value by now, and that value once it was needed.
+        self._completeness = Completeness()
+        self._meant: JsonValue = None
         self._call: ToolCall | None = None
         # Whether it is none for the client, which is told of it at its end.
         self._foreign = False
@@ -51,8 +55,10 @@ class OpenCall(OpenItem):
 
     def _new(self, delta: str) -> str:
         """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
-        told = self._piece.text
-        return delta if told.rstrip()[-1:] in _BEFORE_VALUES or not delta.startswith(told) else delta[len(told) :]
+        told = self._piece.pieces
+        last = next((text[-1] for piece in reversed(told) if (text := piece.rstrip())), "")
+        more = None if last in _BEFORE_VALUES else behind(told, delta)
+        return delta if more is None else more
 
     def arguments_done(self, event: JsonObject) -> None:
         """The whole arguments, or the whole free text."""
@@ -70,7 +76,7 @@ class OpenCall(OpenItem):
         whole = _arguments(body)
         if self.silent():
             return not self.done or not whole or _value(whole) == {}
-        return not whole or _says_more(self._piece.text, whole) is not None
+        return not whole or self._says_more(whole) is not None
 
     def is_other(self, body: JsonObject) -> bool:
         """Whether this is a call by another id, or of another tool."""
@@ -160,11 +166,24 @@ class OpenCall(OpenItem):
             whole = encode_text(whole) if whole else ""
         if type(whole) is not str or not whole:
             return
-        missing = _says_more(self._piece.text, whole) if self._piece.pieces else whole
+        missing = self._says_more(whole) if self._piece.pieces else whole
         if missing is None and not self.context.asked.relayed:
             raise _differs(whole)
         if missing:
             self._grow(missing)
+
+    def _says_more(self, whole: str) -> str | None:
+        """What arguments have beyond those told; None if they are others."""
+        more = beyond_all((self._piece,), whole)
+        if more is not None:
+            return more
+        if not self._completeness.of(self._piece.pieces):
+            return None
+        if self._meant is None:
+            self._meant = _value(self._piece.text)
+        meant = _value(whole)
+        # The same value in another spelling, or an empty one where there is a whole one, says nothing new.
+        return "" if self._meant is not None and (meant == self._meant or meant in (None, {})) else None
 
     def _grow(self, delta: str) -> None:
         self._piece.add(delta)
@@ -185,16 +204,6 @@ def _arguments(body: JsonObject) -> str:
     if type(found) is dict:
         return encode_text(found)
     return found if type(found) is str else ""
-
-
-def _says_more(told: str, whole: str) -> str | None:
-    """What arguments have beyond those told; None if they are others."""
-    more = beyond(told, whole)
-    if more is not None:
-        return more
-    meant, said = _value(whole), _value(told)
-    # The same value in another spelling, or an empty one where there is a whole one, says nothing new.
-    return "" if said is not None and (meant == said or meant in (None, {})) else None
 
 
 def _value(text: str) -> JsonValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -58,7 +58,18 @@ class ItemContext:
 class Piece:
     """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
 
-    __slots__ = ("annotations", "ended", "index", "kind", "length", "pieces", "place")
+    __slots__ = (
+        "_bare",
+        "_bare_length",
+        "_looked_at",
+        "annotations",
+        "ended",
+        "index",
+        "kind",
+        "length",
+        "pieces",
+        "place",
+    )
 
     def __init__(self, kind: str = "") -> None:
         self.kind = kind
@@ -68,21 +79,37 @@ class Piece:
         self.length = 0
         self.annotations = 0
         self.ended = False
+        # The same without white space, of as many pieces as were looked at.
+        self._bare: list[str] = []
+        self._bare_length = 0
+        self._looked_at = 0
 
     @property
     def text(self) -> str:
         """All that was told."""
-        if len(self.pieces) > 1:
-            self.pieces = ["".join(self.pieces)]
-        return self.pieces[0] if self.pieces else ""
+        return "".join(self.pieces)
+
+    def bare(self) -> list[str]:
+        """All that was told without its white space, in pieces that are not empty; each is looked at once."""
+        for piece in self.pieces[self._looked_at :]:
+            if text := bare(piece):
+                self._bare.append(text)
+                self._bare_length += len(text)
+        self._looked_at = len(self.pieces)
+        return self._bare
+
+    def says(self, whole: str) -> bool:
+        """Whether a text is just what was told, white space apart."""
+        told, full = self.bare(), bare(whole)
+        return self._bare_length == len(full) and "".join(told) == full
 
     def fits(self, whole: str) -> bool:
         """Whether this text may be the whole of what was told."""
-        return not self.pieces or beyond(self.text, whole) is not None
+        return not self.pieces or beyond_all((self,), whole) is not None
 
     def missing(self, whole: str) -> str:
         """What the whole text has beyond the deltas."""
-        return (beyond(self.text, whole) or "") if self.pieces else whole
+        return (beyond_all((self,), whole) or "") if self.pieces else whole
 
     def add(self, text: str) -> None:
         """Take more text."""
@@ -151,18 +178,41 @@ def bare(text: str) -> str:
 
 def beyond(told: str, whole: str) -> str | None:
     """What a whole text has beyond the told one, white space apart; None if it is another text."""
-    if whole.startswith(told):
-        return whole[len(told) :]
-    short, full = bare(told), bare(whole)
-    if not full.startswith(short):
-        return "" if short.startswith(full) else None
-    left = len(short)
+    piece = Piece()
+    piece.add(told)
+    return beyond_all((piece,), whole)
+
+
+def beyond_all(told: Iterable[Piece], whole: str) -> str | None:
+    """The same for what was told in several pieces; of those no more is looked at than the whole text is long."""
+    told = tuple(told)
+    rest = behind((text for piece in told for text in piece.pieces), whole)
+    if rest is not None:
+        return rest
+    full, at = bare(whole), 0
+    for text in (text for piece in told for text in piece.bare()):
+        if at + len(text) > len(full):
+            return "" if text.startswith(full[at:]) else None
+        if not full.startswith(text, at):
+            return None
+        at += len(text)
     for place, character in enumerate(whole):
-        if left == 0:
+        if at == 0:
             rest = whole[place:]
-            return (rest.lstrip() if told[-1:].isspace() else rest) if rest.strip() else ""
-        left -= not character.isspace()
+            spaced = next((text for piece in reversed(told) for text in reversed(piece.pieces)), "")[-1:].isspace()
+            return (rest.lstrip() if spaced else rest) if rest.strip() else ""
+        at -= not character.isspace()
     return ""
+
+
+def behind(told: Iterable[str], whole: str) -> str | None:
+    """What comes in a text behind the told ones, with which it begins; None if it does not."""
+    at = 0
+    for text in told:
+        if not whole.startswith(text, at):
+            return None
+        at += len(text)
+    return whole[at:]
 
 
 def paired(wholes: Sequence[W], tolds: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:

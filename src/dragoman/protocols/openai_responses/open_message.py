@@ -6,7 +6,7 @@ from dragoman.model.events import CitationAdded, PartEnded, PartGrew, PartStarte
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Foreign, Part, Refusal, Text
-from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond, paired
+from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond_all, paired
 from dragoman.protocols.openai_responses.output import message_members, with_members
 from dragoman.protocols.openai_responses.parts import decode_annotation, decode_part
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS
@@ -93,7 +93,7 @@ class OpenMessage(OpenItem):
         whole = "".join(_whole_text(part) for part in _content(body))
         if self.silent():
             return not self.done or not whole
-        return beyond(self.said(), whole) is not None
+        return beyond_all(self._pieces, whole) is not None
 
     def finish(self, body: JsonObject | None) -> None:
         """End every part of the message."""
@@ -178,7 +178,7 @@ class OpenMessage(OpenItem):
             if piece.fits(whole):
                 return piece
         for piece in alike:
-            if piece.ended and bare(piece.text) == bare(whole):
+            if piece.ended and piece.says(whole):
                 return piece
         return here or (opened[0] if opened and type(position) is not int else None)
 

@@ -9,7 +9,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Thinking, ThinkingKind
 from dragoman.protocols.openai_responses.items import decode_thinking
-from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond, paired
+from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond_all, paired
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS, REASONING_MEMBERS
 from dragoman.rules.unknowns import part_place
 from dragoman.wire.fields import Fields
@@ -57,7 +57,7 @@ class OpenReasoning(OpenItem):
         whole = "".join(_texts(body, "content" if self._is_full() else "summary"))
         if self.silent():
             return not self.done or not whole
-        return beyond(self._said(), whole) is not None
+        return beyond_all(self._pieces.values(), whole) is not None
 
     def finish(self, body: JsonObject | None) -> None:
         """End the reasoning, with its seal if it came."""
@@ -123,7 +123,7 @@ class OpenReasoning(OpenItem):
 
     def _says(self, whole: str) -> bool:
         latest = islice(reversed(self._pieces.values()), NEAR)
-        return any(bare(one.text) == bare(whole) for one in latest)
+        return any(one.says(whole) for one in latest)
 
     def _with_told(self, body: JsonObject) -> JsonObject:
         """The body with what the deltas told, where some servers end with an empty shell."""
@@ -133,7 +133,7 @@ class OpenReasoning(OpenItem):
         return {**body, key: [{"type": kind, "text": piece.text} for piece in self._pieces.values()]}
 
     def _is_full(self) -> bool:
-        return min(self._pieces, default=0) < 0
+        return next(iter(self._pieces), 0) < 0
 
     def _said(self) -> str:
         return "".join([piece.text for piece in self._pieces.values()])

@@ -1,0 +1,182 @@
+"""Large events: a stream is fed to its translator, what is large in a thread, while the stream is not read on.
+
+Up to 256 KiB are worked on at once, in the reading callback. An event may have 16 MiB, and takes seconds: that is done
+beside the loop. What the flight still hands over meanwhile waits, so that the order is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
+from dragoman.http.flight import Flight
+from dragoman.streaming import StreamTranslator
+
+T = TypeVar("T")
+
+
+class _Work:
+    """Work that is given up before it begins, or else comes to its end: a thread cannot be stopped."""
+
+    def __init__(self, work: Callable[[], bytes]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._is_given_up = self._has_begun = False
+
+    def __call__(self) -> bytes:
+        with self._lock:
+            if self._is_given_up:
+                return b""
+            self._has_begun = True
+        return self._work()
+
+    def give_up(self) -> bool:
+        """Whether it will not be done."""
+        with self._lock:
+            self._is_given_up = True
+            return not self._has_begun
+
+
+class LargeEvents:
+    """One stream on its way to its translator; `tell` is handed each piece of it, and what it came to."""
+
+    def __init__(
+        self,
+        flight: Flight,
+        translator: StreamTranslator,
+        tell: Callable[[bytes, bytes], None],
+        key: str,
+        *,
+        feed: Callable[[bytes], bytes] | None = None,
+        kept: KeptAnswer | None = None,
+        is_held: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._flight = flight
+        self._translator = translator
+        self._tell = tell
+        # The name of the gateway key that waits for it.
+        self._key = key
+        # What small pieces are fed to; and what a relayed stream is kept as, under whose names it is told.
+        self._feed = feed or translator.feed
+        self._kept = kept
+        # Whether the stream is not to be read on for another reason.
+        self._is_held = is_held
+        # Bytes since anything came of them: only with many of them is the translator asked.
+        self._silent = 0
+        self._waiting: deque[bytes] = deque()
+        self._work: _Work | None = None
+        self.task: asyncio.Task[bytes] | None = None
+
+    def take(self, chunk: bytes) -> None:
+        """Take a piece of the stream, from the reading callback."""
+        if self.task is not None:
+            self._waiting.append(chunk)
+            return
+        self._silent += len(chunk)
+        if self._silent > INLINE and self._translator.workload(chunk) > INLINE:
+            self._waiting.append(chunk)
+            self._flight.pause()
+            self.task = asyncio.get_running_loop().create_task(self._take_waiting())
+            self.task.add_done_callback(self._ended)
+            return
+        out = self._feed(chunk)
+        if out:
+            self._silent = 0
+        self._tell(chunk, out)
+
+    def resume(self) -> None:
+        """Read on, unless a large event is worked on."""
+        if self.task is None:
+            self._flight.resume()
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        """Hand the flight's answer to `take`, which hands it on to this; wait until all of it is told."""
+        try:
+            await self._flight.pump(take)
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        except Exception:
+            # What came before is told first.
+            await self.told()
+            raise
+        await self.told()
+
+    async def told(self) -> None:
+        """Wait until what came is told."""
+        if self.task is not None:
+            await self._done(self.task)
+
+    async def run(self, work: Callable[[], bytes], size: int) -> bytes:
+        """Do something else with the translator, likewise."""
+        if size <= INLINE:
+            return work()
+        self.task = task = asyncio.get_running_loop().create_task(self._beside(work, size))
+        try:
+            return await self._done(task)
+        finally:
+            self.task = None
+
+    async def _done(self, task: asyncio.Task[T]) -> T:
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        return task.result()
+
+    async def _stop(self) -> None:
+        """Leave the translator to its owner: nothing waits any more, and what has begun is at its end."""
+        self._waiting.clear()
+        task = self.task
+        if task is not None:
+            if self._work is None or self._work.give_up():
+                task.cancel()
+            await asyncio.wait({task})
+
+    async def _beside(self, work: Callable[[], bytes], size: int) -> bytes:
+        self._work = _Work(work)
+        try:
+            return await beside_loop(self._work, size, self._key, paid=True)
+        finally:
+            self._work = None
+
+    def _feed_large(self, chunk: bytes) -> bytes:
+        out = self._translator.feed(chunk)
+        return out if self._kept is None else self._kept.under_name(out)
+
+    def _close_ahead(self) -> bytes:
+        self._translator.close_ahead(None if self._kept is None else self._kept.under_name)
+        return b""
+
+    async def close_ahead(self) -> None:
+        """Read a large event that the end of the stream cut short, before the translator is closed."""
+        size = self._translator.held
+        if size > INLINE and not self._translator.paused:
+            await self.run(self._close_ahead, size)
+            if self._kept is not None:
+                self._kept.note()
+
+    async def _take_waiting(self) -> bytes:
+        while self._waiting:
+            chunk = self._waiting.popleft()
+            out = await self._beside(partial(self._feed_large, chunk), self._translator.workload(chunk))
+            if self._kept is not None:
+                self._kept.note()
+            self._silent = 0
+            self._tell(chunk, out)
+        return b""
+
+    def _ended(self, task: asyncio.Task[bytes]) -> None:
+        self.task = None
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._flight.abort(error)
+        elif not task.cancelled() and not self._is_held():
+            self._flight.resume()

@@ -1,0 +1,184 @@
+"""Large events of a stream: worked on in a thread, told in order, while the stream is not read on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dragoman.errors import Truncated
+from dragoman.gateway.exchange import large_events
+from dragoman.gateway.exchange.large_events import LargeEvents
+from dragoman.http.flight import HeaderList
+from dragoman.streaming import StreamTranslator
+from tests.laws.floods import FLOODS
+from tests.laws.strategies import CHAT, MESSAGES
+
+SMALL, LARGE = b"data: 1\n\n", b"data: 2\n\n"
+
+
+class Beside:
+    """What stands for the threads: work is done when it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.go_on = asyncio.Event()
+        monkeypatch.setattr(large_events, "beside_loop", self)
+        monkeypatch.setattr(large_events, "INLINE", 8)
+
+    async def __call__(self, work: Callable[[], bytes], size: int, *, paid: bool) -> bytes:
+        assert paid
+        self.sizes.append(size)
+        await self.go_on.wait()
+        return work()
+
+
+class Handed:
+    """A flight that hands over pieces, all of them at once, whether it is paused or not."""
+
+    status, renewed = 200, 0
+
+    def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
+        self.headers: HeaderList = []
+        self._pieces = pieces
+        self._error = error
+        self.calls: list[str] = []
+        self.aborted: Exception | None = None
+
+    async def head(self) -> None:
+        raise NotImplementedError
+
+    async def read(self, limit: int) -> bytes:
+        raise NotImplementedError
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        for piece in self._pieces:
+            take(piece)
+        if self._error is not None:
+            raise self._error
+
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    def abort(self, error: Exception) -> None:
+        self.aborted = error
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Fed(StreamTranslator):
+    """A translator that gives back what it is fed."""
+
+    def __init__(self) -> None:
+        super().__init__(source=CHAT, target=CHAT)
+
+    def feed(self, chunk: bytes) -> bytes:
+        return chunk
+
+    def workload(self, chunk: bytes) -> int:
+        return 1_000 if chunk == LARGE else 1
+
+
+def told(out: list[bytes]) -> Callable[[bytes, bytes], None]:
+    return lambda _, data: out.append(data)
+
+
+async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
+    events = LargeEvents(flight, Fed(), told(out))
+    pumping = asyncio.ensure_future(events.pump(events.take))
+    while not beside.sizes:
+        await asyncio.sleep(0)
+    assert out == [SMALL] and flight.calls == ["pause"]
+    # Whoever is ready for more does not get it yet.
+    events.resume()
+    assert flight.calls == ["pause"]
+    beside.go_on.set()
+    await pumping
+
+
+def test_item_22_a3_a_large_event_is_told_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        beside, out, flight = Beside(monkeypatch), list[bytes](), Handed([SMALL, LARGE, SMALL, SMALL])
+        await pumped(flight, beside, out)
+        assert out == [SMALL, LARGE, SMALL, SMALL]
+        assert beside.sizes == [1_000, 1, 1]
+        assert flight.calls == ["pause", "resume"]
+
+    asyncio.run(main())
+
+
+def test_what_came_before_a_stream_broke_off_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        out: list[bytes] = []
+        flight = Handed([SMALL, LARGE], Truncated("cut"))
+        with pytest.raises(Truncated):
+            await pumped(flight, Beside(monkeypatch), out)
+        assert out == [SMALL, LARGE]
+
+    asyncio.run(main())
+
+
+def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        beside, flight = Beside(monkeypatch), Handed([SMALL, LARGE])
+        beside.go_on.set()
+
+        def tell(chunk: bytes, _: bytes) -> None:
+            if chunk == LARGE:
+                raise Truncated("enough")
+
+        events = LargeEvents(flight, Fed(), tell)
+        with pytest.raises(Truncated):
+            await events.pump(events.take)
+        await asyncio.sleep(0)
+        assert isinstance(flight.aborted, Truncated)
+
+    asyncio.run(main())
+
+
+def test_who_goes_away_leaves_the_translator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        beside, out = Beside(monkeypatch), list[bytes]()
+        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out))
+        pumping = asyncio.ensure_future(events.pump(events.take))
+        while not beside.sizes:
+            await asyncio.sleep(0)
+        pumping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pumping
+        assert out == [SMALL] and events.task is None
+
+    asyncio.run(main())
+
+
+def test_work_that_has_begun_comes_to_its_end() -> None:
+    work, never = large_events._Work(lambda: b"done"), large_events._Work(lambda: b"done")
+    assert work() == b"done" and not work.give_up()
+    assert never.give_up() and never() == b""
+
+
+def test_item_22_a3_the_work_of_a_piece_is_what_it_completes() -> None:
+    flood = FLOODS[MESSAGES]["results of one search"](1_000)
+    translator = StreamTranslator(source=MESSAGES, target=CHAT)
+    half = len(flood) // 2
+    assert translator.workload(flood[:half]) == half
+    translator.feed(flood[:half])
+    assert translator.held > 10_000
+    assert translator.workload(b"more of the same") == 0
+    assert translator.workload(flood[half:]) == translator.held + len(flood) - half
+
+
+def test_item_22_a3_a_stream_is_closed_ahead_to_the_same_end() -> None:
+    stream = FLOODS[CHAT]["content parts"](50).partition(b"\n\n")[0]
+    plain, ahead = (StreamTranslator(source=CHAT, target=MESSAGES) for _ in range(2))
+    plain.feed(stream)
+    ahead.feed(stream)
+    ahead.close_ahead()
+    assert ahead.is_closed_ahead and not plain.is_closed_ahead
+    assert ahead.close() == plain.close() != b""
+    assert ahead.close() == b""
