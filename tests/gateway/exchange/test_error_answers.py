@@ -86,4 +86,4 @@ def test_item_22_a3_the_search_for_secrets_counts_for_each_of_them() -> None:
 
 
 def test_what_is_cleaned_has_no_secrets() -> None:
-    assert asyncio.run(cleaned(reader(CHAT, CHAT).redactor, f"key {KEY}".encode())) == b"key [redacted]"
+    assert asyncio.run(cleaned(reader(CHAT, CHAT).redactor, f"key {KEY}".encode(), "desk")) == b"key [redacted]"

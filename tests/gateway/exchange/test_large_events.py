@@ -89,7 +89,7 @@ def told(out: list[bytes]) -> Callable[[bytes, bytes], None]:
 
 
 async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
-    events = LargeEvents(flight, Fed(), told(out))
+    events = LargeEvents(flight, Fed(), told(out), "desk")
     pumping = asyncio.ensure_future(events.pump(events.take))
     while not beside.sizes:
         await asyncio.sleep(0)
@@ -132,7 +132,7 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
             if chunk == LARGE:
                 raise Truncated("enough")
 
-        events = LargeEvents(flight, Fed(), tell)
+        events = LargeEvents(flight, Fed(), tell, "desk")
         with pytest.raises(Truncated):
             await events.pump(events.take)
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
 def test_who_goes_away_leaves_the_translator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         beside, out = Beside(monkeypatch), list[bytes]()
-        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out))
+        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out), "desk")
         pumping = asyncio.ensure_future(events.pump(events.take))
         while not beside.sizes:
             await asyncio.sleep(0)

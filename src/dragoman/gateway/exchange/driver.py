@@ -268,7 +268,9 @@ class Driver(StoreActs):
     async def _read_error(self, command: ReadError) -> ErrorAnswer:
         reader = command.reader
         body = await read_error(self._called(), self._limits, self._clock)
-        return await beside_loop(partial(reader.read, body), reader.work(len(body)), self._account.record.key, paid=True)
+        return await beside_loop(
+            partial(reader.read, body), reader.work(len(body)), self._account.record.key, paid=True
+        )
 
     def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
         return read_whole(self._reading())
