@@ -115,17 +115,33 @@ def _counting(work: LoopWork) -> Iterator[None]:
         yield
 
 
+class Script:
+    """A provider that answers in the protocol it is asked in, unless it is told what to answer."""
+
+    reply: Reply | None = None
+
+    def __call__(self, received: Received) -> Reply:
+        return answering(received) if self.reply is None else self.reply
+
+
 @pytest.fixture(scope="module")
-def counted() -> Iterator[tuple[House, LoopWork]]:
-    work = LoopWork()
-    with _counting(work), running(answering) as house:
+def served() -> Iterator[tuple[House, LoopWork, Script]]:
+    work, script = LoopWork(), Script()
+    with _counting(work), running(script) as house:
 
         async def find_thread() -> int:
             return threading.get_ident()
 
         work.thread = house.run(find_thread())
-        yield house, work
+        yield house, work, script
         work.thread = 0
+
+
+@pytest.fixture
+def counted(served: tuple[House, LoopWork, Script]) -> tuple[House, LoopWork]:
+    house, work, script = served
+    script.reply = None
+    return house, work
 
 
 def _check(work: LoopWork) -> None:
@@ -165,9 +181,9 @@ ASKED = {"items": "/items?limit=100", "the last one": "/items?limit=1", "one by 
 
 
 @pytest.fixture(scope="module")
-def large(counted: tuple[House, LoopWork]) -> str:
+def large(served: tuple[House, LoopWork, Script]) -> str:
     items = [{"id": f"msg_{count}", "role": "user", "content": [PART] * 13_000} for count in range(10)]
-    made = counted[0].post("/v1/conversations", {"items": items})
+    made = served[0].post("/v1/conversations", {"items": items})
     assert made.status == 200, made.body
     return f"/v1/conversations/{made.json()['id']!s}"
 
@@ -214,28 +230,6 @@ ERRORS: dict[str, JsonValue] = {
     "JSON": '{"a":' * 40_000,
     "objects": [{"a": {}}] * 25_000,
 }
-
-
-class Script:
-    """A provider that answers the same to everything, until it is told otherwise."""
-
-    reply: Reply = whole({})
-
-    def __call__(self, received: Received) -> Reply:
-        return self.reply
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[House, LoopWork, Script]]:
-    work, script = LoopWork(), Script()
-    with _counting(work), running(script) as house:
-
-        async def find_thread() -> int:
-            return threading.get_ident()
-
-        work.thread = house.run(find_thread())
-        yield house, work, script
-        work.thread = 0
 
 
 def _ask(client: str, provider: str, served: tuple[House, LoopWork, Script], reply: Reply, *, streams: bool) -> int:

@@ -27,11 +27,20 @@ class Beside:
         monkeypatch.setattr(large_events, "beside_loop", self)
         monkeypatch.setattr(large_events, "INLINE", 8)
 
-    async def __call__(self, work: Callable[[], bytes], size: int, *, paid: bool) -> bytes:
+    async def __call__(self, work: Callable[[], bytes], size: int, key: str, *, paid: bool) -> bytes:
         assert paid
+        assert key == "desk"
         self.sizes.append(size)
         await self.go_on.wait()
         return work()
+
+    async def begun(self) -> None:
+        """Wait for the first work."""
+        for _ in range(100):
+            if self.sizes:
+                return
+            await asyncio.sleep(0)
+        pytest.fail("nothing is done beside the loop")
 
 
 class Handed:
@@ -91,8 +100,7 @@ def told(out: list[bytes]) -> Callable[[bytes, bytes], None]:
 async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
     events = LargeEvents(flight, Fed(), told(out), "desk")
     pumping = asyncio.ensure_future(events.pump(events.take))
-    while not beside.sizes:
-        await asyncio.sleep(0)
+    await beside.begun()
     assert out == [SMALL] and flight.calls == ["pause"]
     # Whoever is ready for more does not get it yet.
     events.resume()
@@ -146,8 +154,7 @@ def test_who_goes_away_leaves_the_translator_alone(monkeypatch: pytest.MonkeyPat
         beside, out = Beside(monkeypatch), list[bytes]()
         events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out), "desk")
         pumping = asyncio.ensure_future(events.pump(events.take))
-        while not beside.sizes:
-            await asyncio.sleep(0)
+        await beside.begun()
         pumping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await pumping

@@ -360,6 +360,8 @@ class Driver(StoreActs):
             raise
         finally:
             client.on_pause = client.on_resume = None
+            # It holds this driver.
+            self._events = None
 
     def _count(self, command: Count) -> None:
         """Count beside the loop what a stream took, and tell the machine when that is known."""
