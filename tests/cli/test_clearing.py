@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 from dragoman import __version__
 from dragoman.model.jsonvalue import JsonObject
@@ -12,6 +11,7 @@ from tests.cli.screens import piped
 from tests.gateway.harness import CHAT, PATHS, Received, Reply, whole
 from tests.gateway.says import question
 from tests.server.process import Served, serving
+from tests.server.workers import WorkerClient, each_worker, running_workers
 from tests.waiting import wait_until
 
 
@@ -25,11 +25,14 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
     def failing(received: Received) -> Reply:
         return whole({"error": {"message": "broken"}}, 500)
 
-    with serving(failing, arguments=("--workers", "2")) as house:
+    with (
+        serving(failing, arguments=("--workers", "2")) as house,
+        each_worker(house.process.pid, running_workers(house.process.pid, 2), house.port) as clients,
+    ):
         # Each worker counts by itself, so that one of them has seen enough.
         for _ in range(9):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
-        wait_until(lambda: standings(house) == {("resting",)}, "both workers have the target rest")
+        wait_until(lambda: standings(clients) == {"resting"}, "both workers have the target rest")
         _, out, _ = asked(house)
         where = f"http://127.0.0.1:{house.port}"
         assert out.startswith(f"dragoman {__version__} at {where}: 2 workers, 0 requests under way\n")
@@ -40,7 +43,7 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
         assert (status, err) == (0, "")
         assert out == "chat/served is good again: it was resting, and 0 keys rested\n"
         # The other worker is told, too.
-        wait_until(lambda: standings(house) == {("good",)}, "the target is good in both workers")
+        wait_until(lambda: standings(clients) == {"good"}, "the target is good in both workers")
         status, out, err = asked(house, "--clear", "chat/served", "--json")
         assert json.loads(out) == {"target": "chat/served", "standing": "good", "keys": 0}
         assert asked(house, "--clear", "chat/served")[1].startswith("nothing was held")
@@ -49,11 +52,12 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
         assert "does not clear the target: there is no such target" in err
 
 
-def standings(house: Served) -> set[tuple[object, ...]]:
-    """What the target is to the workers; enough are asked for both workers to be among them."""
-    return {tuple(row.get("standing") for row in told["targets"]) for told in _statuses(house)}
+def standings(clients: list[WorkerClient]) -> set[object]:
+    """What the target is to the workers."""
+    return {row["standing"] for client in clients for row in _rows(client)}
 
 
-def _statuses(house: Served) -> Iterator[dict[str, list[JsonObject]]]:
-    for _ in range(20):
-        yield json.loads(house.get("/status").body)
+def _rows(client: WorkerClient) -> list[JsonObject]:
+    rows = client.get("/status")["targets"]
+    assert isinstance(rows, list)
+    return [row for row in rows if isinstance(row, dict)] or [{"standing": "unheard of"}]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROVIDER_KEY, Received, Reply, whole
 from tests.gateway.says import question, tells
 from tests.server.process import FIRST_PAUSE, PATIENCE, Served, provided, serving
-from tests.server.workers import WorkerClient, running_workers
+from tests.server.workers import WorkerClient, each_worker, running_workers
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
@@ -50,17 +49,6 @@ def resting(told: JsonObject) -> list[object]:
     return [row["key"] for row in rows if isinstance(row, dict)]
 
 
-@contextmanager
-def each_worker(house: Served, pids: Iterable[int]) -> Iterator[list[WorkerClient]]:
-    """A client of each worker."""
-    clients = [WorkerClient(house.process.pid, pid, house.port) for pid in sorted(pids)]
-    try:
-        yield clients
-    finally:
-        for client in clients:
-            client.close()
-
-
 def wait_resting(clients: Iterable[WorkerClient]) -> None:
     """Wait until every worker knows that the first key is in cooldown."""
     wait_until(lambda: all(resting(client.get("/status")) == [0] for client in clients), "all know the cooldown")
@@ -73,7 +61,7 @@ def test_pitfall_343_a_target_that_fails_in_one_worker_is_behind_in_the_other() 
     body = question(CHAT, CHAT, model="pair")
     with (
         serving(script, PAIR, arguments=TWO, constants=CONSTANTS) as house,
-        each_worker(house, running_workers(house.process.pid, 2)) as (one, other),
+        each_worker(house.process.pid, running_workers(house.process.pid, 2), house.port) as (one, other),
     ):
         one.post(PATHS[CHAT], body)
         clients = (one, other)
@@ -94,7 +82,7 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> No
         give_two_keys(house)
         with house.started(*TWO, constants=CONSTANTS):
             first = running_workers(house.process.pid, 2)
-            with each_worker(house, first) as clients:
+            with each_worker(house.process.pid, first, house.port) as clients:
                 clients[0].post(PATHS[CHAT], question(CHAT, CHAT))
                 wait_resting(clients)
             # One after the other, so that each new one hears of it from one that has heard of it.
@@ -102,7 +90,9 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> No
             for pid in sorted(first):
                 os.kill(pid, signal.SIGKILL)
                 gone.add(pid)
-                with each_worker(house, running_workers(house.process.pid, 2, without=gone)) as clients:
+                with each_worker(
+                    house.process.pid, running_workers(house.process.pid, 2, without=gone), house.port
+                ) as clients:
                     wait_resting(clients)
                     calls = len(house.provider.received)
                     for client in clients:
@@ -124,7 +114,7 @@ def test_pitfall_350_rests_outlive_a_restart_where_there_is_a_file(keep: bool, w
             assert house.stop() == 0
         with house.started(*arguments, constants=CONSTANTS):
             pids = running_workers(house.process.pid, 2) if workers > 1 else {house.process.pid}
-            with each_worker(house, pids) as clients:
+            with each_worker(house.process.pid, pids, house.port) as clients:
                 assert [resting(client.get("/status")) for client in clients] == [[0] if keep else []] * workers
             assert house.stop() == 0
 

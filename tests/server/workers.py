@@ -96,6 +96,17 @@ class WorkerClient:
 
 
 @contextmanager
+def each_worker(supervisor: int, workers: Iterable[int], port: int) -> Iterator[list[WorkerClient]]:
+    """A client of each worker of a gateway."""
+    clients = [WorkerClient(supervisor, worker, port) for worker in sorted(workers)]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.close()
+
+
+@contextmanager
 def accepting_alone(supervisor: int, worker: int) -> Iterator[None]:
     """Stop the other workers of a gateway while the block runs, so that this one accepts the connections."""
     others = children(supervisor) - {worker}
