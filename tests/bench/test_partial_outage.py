@@ -10,8 +10,14 @@ SEEDS = (1,)
 MINUTES = 4.0
 
 
-@pytest.mark.parametrize("policy", ["fallback", "round-robin", "fastest"])
-@pytest.mark.parametrize("rate", ERROR_RATES)
+CASES = [(rate, policy) for policy in ("fallback", "round-robin", "fastest") for rate in ERROR_RATES]
+# By day each policy at some of the rates.
+BY_DAY = CASES[::3]
+
+
+@pytest.mark.parametrize(
+    ("rate", "policy"), [case if case in BY_DAY else pytest.param(*case, marks=pytest.mark.nightly) for case in CASES]
+)
 def test_item_22_b9_two_targets_that_fail_partly_answer_as_many_as_without_a_breaker(rate: float, policy: str) -> None:
     for seed in SEEDS:
         found = compared(rate, rate, seed=seed, minutes=MINUTES, policy=policy)
