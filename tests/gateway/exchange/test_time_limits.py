@@ -16,7 +16,7 @@ import uvloop
 from msgspec import structs
 
 from dragoman.config.settings import Timeouts
-from dragoman.errors import Overdue, Stalled, TimedOut
+from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
 from dragoman.gateway.exchange import time_limits as module
 from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed, TimeLimits
 from dragoman.http.flight import HeaderList
@@ -154,6 +154,24 @@ def test_item_22_a4_an_exchange_whose_provider_is_not_read_has_an_end() -> None:
         watch.suspend()
         assert isinstance(await flight.error(), Overdue)
         assert asyncio.get_running_loop().time() == 50.0
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_item_22_a5_time_without_content_stands_still_while_the_provider_is_not_read() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        watch, flight = made(structs.replace(LONG, content=10.0))
+        watch.follow(flight)
+        watch.hearing(stream=True)
+        await asyncio.sleep(4.0)
+        watch.suspend()
+        await asyncio.sleep(103.0)
+        watch.resume()
+        resumed = loop.time()
+        assert isinstance(await flight.error(), NoContent)
+        assert loop.time() - resumed == 6.0
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main())

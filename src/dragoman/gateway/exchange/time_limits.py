@@ -147,6 +147,7 @@ class TimeLimits:
         if self._suspended is not None:
             now = self._loop.time()
             self._since += now - self._suspended
+            self._content_at += now - self._suspended
             self.heard = now
             self._suspended = None
 
