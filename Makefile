@@ -73,7 +73,7 @@ run: $(RUNTIME) ## the gateway up, with the embedded echo provider, and curl lin
 test: $(STAMP) $(WITH_CLIENTS) ## everything, as CI runs it: format, lint, types, import contracts, tests of all rings
 	@$(BIN)/python -m tools.run_tests $(if $(WITH_CLIENTS),,-- --ignore=tests/clients)
 
-quick: $(STAMP) ## the pure ring, within a minute: no socket, no process, no sleep; few examples
+quick: $(STAMP) ## the pure ring, in about a minute: no socket, no process, no sleep; few examples
 	@$(BIN)/python -m tools.quick_tests
 
 nightly: $(STAMP) $(WITH_CLIENTS) ## all tests in random order with 500 examples each, kill tests and soak; then attacks
