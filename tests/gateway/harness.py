@@ -487,7 +487,8 @@ def running(
         await wait_until_async(lambda: not _has_open_transports(loop), "every transport of the loop is closed")
 
     try:
-        with reporting_state(house.report):
+        # A provider that has to list its models within seconds may need longer on a busy machine.
+        with reporting_state(house.report), patch("dragoman.gateway.provider_lists._PATIENCE", LIMIT):
             listening = house.run(start())
             try:
                 yield house
