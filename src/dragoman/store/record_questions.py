@@ -62,6 +62,7 @@ class RecordRow(Struct, frozen=True):
     said_cost: int | None
     price: str
     losses: int
+    bookkeeping: int
     upstream_id: str
     response_id: str
     details: bytes

@@ -57,7 +57,15 @@ def test_a_settled_record_is_an_entry() -> None:
                 provider="openai", model="gpt-5.1", protocol="p", started=10.2, status=200, upstream_id="u", usage=USAGE
             ),
         ),
-        losses=({"fate": "dropped", "feature": "sampling", "at": "sampling.seed", "note": "never kept"},),
+        losses=(
+            {
+                "fate": "dropped",
+                "feature": "sampling",
+                "weight": "changes_response",
+                "at": "sampling.seed",
+                "note": "never kept",
+            },
+        ),
     )
     entry = settled_entry(record, "network")
     tokens = Tokens(input=100, cache_read=60, output=20, thinking=5, searches=1)
@@ -169,7 +177,10 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
         response_id=long,
         full=(long,),
         attempts=(Attempt(provider="a", model=long, protocol="p", started=10.1),),
-        losses=tuple({"fate": "dropped", "feature": "sampling", "at": long, "note": ""} for _ in range(1000)),
+        losses=tuple(
+            {"fate": "dropped", "feature": "sampling", "weight": "changes_response", "at": long, "note": ""}
+            for _ in range(1000)
+        ),
         status=200,
         ended=11.0,
     )
@@ -196,6 +207,6 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     ids=range(9),
 )
 def test_what_is_no_name_is_no_place(at: str, kept: str) -> None:
-    losses = ({"fate": "dropped", "feature": "unknown_field", "at": at, "note": ""},)
+    losses = ({"fate": "dropped", "feature": "unknown_field", "weight": "changes_response", "at": at, "note": ""},)
     entry = settled_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
     assert entry.losses == (Lost("unknown_field", "dropped", kept),)

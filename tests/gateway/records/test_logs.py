@@ -149,7 +149,9 @@ def test_everything_about_an_exchange_is_told() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
     usage = Usage(input=10, output=3, cache_read=4)
-    losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
+    losses = (
+        LossLine(fate="dropped", feature="sampling", weight="changes_response", at="sampling.seed", note="a note"),
+    )
     told = replace(told, stream=True, first=100.125, usage=usage, losses=losses, program="codex/1.0", why="none")
     Log(out, json=True).exchange(told)
     line = only(out)

@@ -32,7 +32,7 @@ def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> N
 
 def test_processes_are_added_up() -> None:
     one, other = Metrics(), Metrics()
-    losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
+    losses = (LossLine(fate="dropped", feature="sampling", weight="changes_response", at="", note=""),)
     told = replace(record(), usage=Usage(input=5), failure="timeout", losses=losses)
     for metrics in (one, other, other):
         metrics.count(told)
