@@ -2,7 +2,7 @@
 
     client ── translate_request ──▶ provider        `source` is the client's protocol, `target` the provider's
     client ◀── translate_response ── provider       `source` is the provider's protocol, `target` the client's
-    client ◀──── StreamTranslator ── provider       likewise, for any cut of the bytes
+    client ◀──── StreamPipeline ── provider       likewise, for any cut of the bytes
 
 Everything here is deterministic and does no input or output. Ids and times that have to be made up come from a `Mint`;
 without one they are derived from what is translated. The same protocol on both sides is the identity, byte for byte.
@@ -55,7 +55,7 @@ class LossLine(TypedDict):
 class TranslatedRequest(Struct, frozen=True):
     """A request as it goes to the provider, with what was lost on the way.
 
-    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamTranslator`:
+    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamPipeline`:
     answers are read and written against the question.
     """
 
@@ -78,7 +78,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
     only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
     are the provider's counts, `failure` is the error and `answer` what was said, where the answer was read: what a tap
-    of `StreamTranslator` is handed of a stream.
+    of `StreamPipeline` is handed of a stream.
     """
 
     body: bytes

@@ -13,7 +13,7 @@ from dragoman.cli.terminal import Screen, screen_of
 from dragoman.errors import WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_answer
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, changes_in, translate_request, translate_response
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
@@ -101,7 +101,7 @@ def _stream(options: argparse.Namespace) -> int:
     source = options.source
     if source is None:
         source, chunks = _recognised_stream(chunks)
-    stream = StreamTranslator(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
+    stream = StreamPipeline(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
     for chunk in chunks:
         documents.write(stream.feed(chunk))
         if stream.finished:
