@@ -62,10 +62,10 @@ class RecordRow(Struct, frozen=True):
     said_cost: int | None
     price: str
     losses: int
-    bookkeeping: int
     upstream_id: str
     response_id: str
     details: bytes
+    bookkeeping: int
 
 
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)
