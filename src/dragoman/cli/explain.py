@@ -44,6 +44,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="The same request in all three dialects side by side, with what each costs in losses.",
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a request; - is standard input")
+    parser.add_argument("--model", help="the model's name, where the request has none because the URL names it")
     parser.add_argument("--json", action="store_true", help="for programs")
     add_all_losses(parser, "the ledgers")
     parser.set_defaults(run=run)
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     codec = recognise(body)
     if codec is None:
         raise DragomanError("expected a request with `messages` or `input`, found neither")
-    versions = [_version(body, codec.name, other.name) for other in PROTOCOLS]
+    versions = [_version(body, codec.name, other.name, options.model) for other in PROTOCOLS]
     screen = screen_of(sys.stdout, options.color)
     if options.json:
         documents.write(_as_json(codec.name, versions).encode() + b"\n")
@@ -66,9 +67,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _version(body: JsonObject, source: str, target: str) -> Version:
+def _version(body: JsonObject, source: str, target: str, model: str | None) -> Version:
     try:
-        out = translate_request(body, source=source, target=target)
+        out = translate_request(body, source=source, target=target, model=model)
     except DragomanError as error:
         return Version(target, None, (), str(error))
     return Version(target, decode(out.body), out.losses)

@@ -24,6 +24,7 @@ from dragoman.model.response import Usage
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import Facts
+from dragoman.translate import LossLine
 
 BEGUN = Record(
     id="req_1",
@@ -189,6 +190,17 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     assert len(msgspec.json.encode(settled)) < 100_000
     assert len(msgspec.json.encode(replace(settled, losses=()))) < 4000
     assert len(msgspec.json.encode(opened)) < 2000
+
+
+def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
+    marks: list[LossLine] = [
+        {"fate": "dropped", "feature": "cache_mark", "weight": "bookkeeping", "at": f"messages[{n}]", "note": ""}
+        for n in range(300)
+    ]
+    last: LossLine = {"fate": "dropped", "feature": "top_k", "weight": "changes_response", "at": "top_k", "note": ""}
+    found = settled_entry(replace(BEGUN, losses=(*marks, last), status=200, ended=11.0), "network").losses
+    assert len(found) == 256
+    assert (found[0].feature, found[1].place) == ("top_k", "messages[0]")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def test_processes_are_added_up() -> None:
     assert total(found, "dragoman_tokens_total", type="input") == 15
     assert total(found, "dragoman_duration_seconds_count") == 3
     assert total(found, "dragoman_losses_total") == 3
+    assert total(found, "dragoman_losses_total", weight="changes_response") == 3
     assert total(found, "dragoman_failures_total") == 3
     assert total(found, "dragoman_in_flight") == 3
 
