@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kind.add_argument("--answer", action="store_true", help="it is a provider's answer, not a request")
     kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")
     parser.add_argument("--request", metavar="FILE", help="with --answer or --stream: the client's request it answers")
-    parser.add_argument("--model", help="the model's name at the provider, if it is another")
+    parser.add_argument("--model", help="the model's name at the provider, if it is another or the request has none")
     parser.add_argument("--upstream", help="the provider's label, for example openai or deepseek")
     strict = parser.add_mutually_exclusive_group()
     strict.add_argument(
