@@ -14,7 +14,7 @@ from msgspec import Struct
 from bench.replay import replayed
 from bench.streams import STREAMS, frames
 from bench.workloads import CHAT, MESSAGES, MODELS, PROTOCOLS, RESPONSES, SCALES, answer, request
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 
 LETTERS = {MESSAGES: "A", CHAT: "C", RESPONSES: "R"}
@@ -104,7 +104,7 @@ def _stream(source: str, target: str, chunks: tuple[bytes, ...]) -> Callable[[],
     question = asked(target, source)
 
     def run() -> None:
-        translator = StreamTranslator(source=source, target=target, request=question)
+        translator = StreamPipeline(source=source, target=target, request=question)
         for chunk in chunks:
             translator.feed(chunk)
         translator.close()

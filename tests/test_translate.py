@@ -6,22 +6,13 @@ import json
 
 import pytest
 
-from dragoman import (
-    DragomanError,
-    RefusedError,
-    Row,
-    StrictError,
-    WireError,
-    abilities_of,
-    translate_failure,
-    translate_headers,
-    translate_request,
-    translate_response,
-)
+from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
+from dragoman.rules.abilities import Row, abilities_of
+from dragoman.translate import translate_failure, translate_headers, translate_request, translate_response
 
-NAMES = [codec.name for codec in PROTOCOLS]
+NAMES: list[str] = [codec.name for codec in PROTOCOLS]
 MESSAGES, CHAT, RESPONSES = NAMES
 
 ODD = (
@@ -210,3 +201,88 @@ def test_one_stray_member_does_not_hide_the_others() -> None:
     body: JsonObject = {**CHAT_BODY, "object": "x", "background": True, "conversation": "c1"}
     out = translate_request(body, source=CHAT, target=MESSAGES)
     assert {"extras.object", "extras.background", "extras.conversation"} <= {loss["at"] for loss in out.losses}
+
+
+QUESTIONS: dict[str, JsonObject] = {
+    MESSAGES: {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
+    CHAT: {"messages": [{"role": "user", "content": "hi"}]},
+    RESPONSES: {"input": "hi"},
+}
+
+SAID = {"role": "assistant", "content": "Hello."}
+ANSWERS: dict[str, JsonObject] = {
+    MESSAGES: {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "served",
+        "content": [{"type": "text", "text": "Hello."}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    },
+    CHAT: {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "served",
+        "choices": [{"index": 0, "message": {**SAID}, "finish_reason": "stop"}],
+    },
+    RESPONSES: {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "served",
+        "output": [
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "Hello.", "annotations": []}],
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", NAMES)
+def test_a_body_without_model_takes_the_one_that_is_named(source: str, target: str) -> None:
+    """Azure, Bedrock and Vertex name the model in the URL."""
+    for body in (QUESTIONS[source], json.dumps(QUESTIONS[source]).encode()):
+        out = translate_request(body, source=source, target=target, model="deployed")
+        assert json.loads(out.body)["model"] == "deployed"
+    if source == target:
+        written = json.dumps(QUESTIONS[source]).encode()
+        assert out.body == written[:-1] + b',"model":"deployed"}'
+    else:
+        back = translate_response(ANSWERS[target], source=target, target=source, request=out)
+        assert json.loads(back.body)["model"] == "deployed"
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+def test_a_body_without_model_needs_one(target: str) -> None:
+    with pytest.raises(WireError, match="model: expected text"):
+        translate_request(QUESTIONS[CHAT], source=CHAT, target=target)
+
+
+MARKED: JsonObject = {
+    **CLAUDE_BODY,
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}],
+}
+
+
+def test_strict_mode_ignores_bookkeeping_unless_it_is_all() -> None:
+    assert translate_request(MARKED, target=CHAT, strict=True).losses[0]["weight"] == "bookkeeping"
+    with pytest.raises(StrictError) as raised:
+        translate_request(MARKED, target=CHAT, strict="all")
+    assert [loss.feature.value for loss in raised.value.losses] == ["cache_mark"]
+    both = {**MARKED, "top_k": 3}
+    with pytest.raises(StrictError) as raised:
+        translate_request(both, target=RESPONSES, strict=True)
+    assert [loss.feature.value for loss in raised.value.losses] == ["max_tokens", "top_k"]
+    with pytest.raises(StrictError) as raised:
+        translate_request(both, target=RESPONSES, strict="all")
+    assert {loss.feature.value for loss in raised.value.losses} == {"max_tokens", "top_k", "cache_mark"}

@@ -81,7 +81,8 @@ A request may say:
 
 - `x-dragoman-provider: NAME`: whose files, batches or other things are meant, where neither a model in the body nor an
   id says so. A conversation that is made with it is that provider's own.
-- `x-dragoman-strict: 1`: refuse the request, and call nobody, if anything would be lost. The error names every loss.
+- `x-dragoman-strict: 1`: refuse the request before any provider is called if a loss would change the response. `all`
+  refuses every loss. The error names the losses ([what each means](losses.md)).
 - `x-dragoman-report: full`: put the whole ledger at the end of the answer, as its member `dragoman`, or in a stream as
   a comment. Where both sides speak the same dialect nothing is added.
 

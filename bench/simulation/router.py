@@ -31,7 +31,7 @@ from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.outline import Outline
 from dragoman.routing.policies import POLICIES
@@ -181,7 +181,7 @@ class Planned:
             return [self._route.only]
         needs = Needs(
             size=request.input * BYTES_A_TOKEN,
-            losses={f"{name}/{MODEL}": lost for name, lost in request.losses.items()},
+            losses={f"{name}/{MODEL}": LossCounts(lost, lost) for name, lost in request.losses.items()},
         )
         conversation = str(request.conversation) if self._route.outline.follows else ""
         made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)

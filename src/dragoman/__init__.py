@@ -7,31 +7,37 @@ what one of them cannot. The public names are these and no others.
 from __future__ import annotations
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
-from dragoman.mint import system_mint
-from dragoman.protocols.codec import Mint
-from dragoman.rules.abilities import Abilities, Row, abilities_of
-from dragoman.streaming import StreamTranslator
-from dragoman.translate import (
-    LossLine,
-    TranslatedRequest,
-    TranslatedResponse,
+from dragoman.library import (
+    StreamTranslator,
     translate_failure,
     translate_headers,
     translate_request,
     translate_response,
 )
+from dragoman.mint import system_mint
+from dragoman.model.failure import Failure
+from dragoman.model.losses import Ledger
+from dragoman.model.response import Response, Usage
+from dragoman.protocols.codec import Mint, ProtocolName
+from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
 
 __all__ = [
     "Abilities",
     "DragomanError",
+    "Failure",
+    "Ledger",
     "LossLine",
     "Mint",
+    "ProtocolName",
     "RefusedError",
+    "Response",
     "Row",
     "StreamTranslator",
     "StrictError",
     "TranslatedRequest",
     "TranslatedResponse",
+    "Usage",
     "WireError",
     "abilities_of",
     "system_mint",

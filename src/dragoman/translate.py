@@ -2,7 +2,7 @@
 
     client ── translate_request ──▶ provider        `source` is the client's protocol, `target` the provider's
     client ◀── translate_response ── provider       `source` is the provider's protocol, `target` the client's
-    client ◀──── StreamTranslator ── provider       likewise, for any cut of the bytes
+    client ◀──── StreamPipeline ── provider       likewise, for any cut of the bytes
 
 Everything here is deterministic and does no input or output. Ids and times that have to be made up come from a `Mint`;
 without one they are derived from what is translated. The same protocol on both sides is the identity, byte for byte.
@@ -20,13 +20,14 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Weight, weight_of
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.model.losses import Ledger, Loss
+from dragoman.model.losses import Ledger, Loss, Strict
 from dragoman.model.parts import Extras, Part, Text, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
+from dragoman.protocols.codec import Asked, Codec, Mint, ProtocolName, TargetModel
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
 from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
@@ -37,14 +38,16 @@ from dragoman.rules.serial import Serializer
 from dragoman.rules.stop_strings import StopScanner
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.json import decode_object, encode, octets
+from dragoman.wire.spans import with_member
 from dragoman.wire.splice import replace_text
 
 
 class LossLine(TypedDict):
-    """One line of the ledger, ready for JSON."""
+    """One line of the ledger, ready for JSON; `docs/losses.md` has a paragraph on each feature."""
 
     fate: str
     feature: str
+    weight: Weight
     at: str
     note: str
 
@@ -52,14 +55,14 @@ class LossLine(TypedDict):
 class TranslatedRequest(Struct, frozen=True):
     """A request as it goes to the provider, with what was lost on the way.
 
-    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamTranslator`:
+    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamPipeline`:
     answers are read and written against the question.
     """
 
     body: bytes
     ledger: Ledger
-    source: str
-    target: str
+    source: ProtocolName
+    target: ProtocolName
     headers: Mapping[str, str] = {}
     asked: Asked | None = None
 
@@ -75,7 +78,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
     only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
     are the provider's counts, `failure` is the error and `answer` what was said, where the answer was read: what a tap
-    of `StreamTranslator` is handed of a stream.
+    of `StreamPipeline` is handed of a stream.
     """
 
     body: bytes
@@ -90,7 +93,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
 
 
 def translate_request(
-    body: bytes | str | JsonObject,
+    body: bytes | str | Mapping[str, object],
     *,
     target: str,
     source: str | None = None,
@@ -98,20 +101,28 @@ def translate_request(
     upstream: str | None = None,
     abilities: Abilities | None = None,
     rows: tuple[Row, ...] = (),
-    strict: bool = False,
+    strict: Strict = False,
 ) -> TranslatedRequest:
     """Write a client's request in the provider's protocol.
 
     `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
-    another. `upstream` labels the provider; `abilities` or `rows` say what it takes where the built-in table does not
-    know better. `strict` raises `StrictError` instead of losing anything.
+    another, or if the body has none because the URL names it. `upstream` labels the provider; `abilities` or `rows` say
+    what it takes where the built-in table does not know better. `strict` raises `StrictError` instead of losing what
+    changes the response, "all" instead of any loss.
     """
     outer = codec_of(target)
     wire = decode_object(body)
     inner = codec_of(source) if source is not None else _recognised(wire)
+    # Azure, Bedrock and Vertex name the model in the URL.
+    unnamed = model is not None and "model" not in wire
     if inner is outer:
-        return same_request(octets(body), protocol=inner.name, model=model)
+        told = octets(body)
+        return same_request(
+            with_member(told, "model", encode(model)) if unnamed else told, protocol=inner.name, model=model
+        )
     ledger = Ledger()
+    if unnamed:
+        wire = {**wire, "model": model}
     try:
         request = inner.decode_request(wire)
         name = model or request.model
@@ -126,8 +137,7 @@ def translate_request(
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
-    if strict and len(ledger):
-        raise StrictError(ledger.losses)
+    check_strict(ledger, strict)
     asked = Asked(
         request=request,
         target=target_model,
@@ -147,7 +157,14 @@ def translate_request(
     )
 
 
-def same_request(body: bytes, *, protocol: str, model: str | None = None) -> TranslatedRequest:
+def check_strict(ledger: Ledger, strict: Strict) -> None:
+    """Raise `StrictError` for losses that strict mode refuses."""
+    refused = ledger.refused_by(strict)
+    if refused:
+        raise StrictError(refused)
+
+
+def same_request(body: bytes, *, protocol: ProtocolName, model: str | None = None) -> TranslatedRequest:
     """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in.
 
     The body must be known to be a JSON object.
@@ -165,7 +182,7 @@ def _recognised(body: JsonObject) -> Codec:
 
 
 def translate_response(
-    body: bytes | str | JsonObject,
+    body: bytes | str | Mapping[str, object],
     *,
     source: str,
     target: str,
@@ -174,7 +191,7 @@ def translate_response(
     request_id: str | None = None,
     stream: bool = False,
     mint: Mint | None = None,
-    strict: bool = False,
+    strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
     """Write a provider's answer, or its error, in the client's protocol.
@@ -192,7 +209,7 @@ def translate_response(
     try:
         raw = octets(body)
     except WireError:
-        if not isinstance(body, dict):
+        if isinstance(body, bytes | str):
             raise
         body = halves.mended(decode_object(body))
         raw = octets(body)
@@ -229,8 +246,7 @@ def translate_response(
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
-    if strict and len(ledger):
-        raise StrictError(ledger.losses)
+    check_strict(ledger, strict)
     return TranslatedResponse(
         body=written, losses=lines(ledger.losses), status=status, resume=resume, usage=answer.usage, answer=answer
     )
@@ -362,8 +378,25 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 def as_json(losses: Sequence[LossLine]) -> JsonList:
     """Lines of the ledger as JSON values."""
     return [
-        {"fate": loss["fate"], "feature": loss["feature"], "at": loss["at"], "note": loss["note"]} for loss in losses
+        {
+            "fate": loss["fate"],
+            "feature": loss["feature"],
+            "weight": loss["weight"],
+            "at": loss["at"],
+            "note": loss["note"],
+        }
+        for loss in losses
     ]
+
+
+def changes_in(losses: Sequence[LossLine]) -> Sequence[LossLine]:
+    """The losses that change the response."""
+    return [loss for loss in losses if loss["weight"] == "changes_response"] if losses else losses
+
+
+def heaviest_first(losses: Sequence[LossLine]) -> Sequence[LossLine]:
+    """Losses that change the response before bookkeeping, for places that cannot hold all of them."""
+    return sorted(losses, key=lambda loss: loss["weight"] == "bookkeeping")
 
 
 def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
@@ -373,7 +406,13 @@ def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
     # `value` of an enumeration is a slow way to `_value_`, and a long history loses something in every turn.
     return tuple(
         [
-            {"fate": loss.fate._value_, "feature": loss.feature._value_, "at": loss.at, "note": loss.note}
+            {
+                "fate": loss.fate._value_,
+                "feature": (feature := loss.feature._value_),
+                "weight": weight_of(feature),
+                "at": loss.at,
+                "note": loss.note,
+            }
             for loss in losses
         ]
     )

@@ -158,7 +158,9 @@ def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
     assert told["session"] == {"id": "5f0c", "key": "alice", "client": "claude-code"}
     assert isinstance(told["thread"], dict)
     assert (told["thread"]["number"], told["thread"]["rule"], told["thread"]["sure"]) == (10, "agent-prompt", 60)
-    assert told["losses"] == [{"feature": "top_k", "fate": "dropped", "place": "sampling.top_k"}]
+    assert told["losses"] == [
+        {"feature": "top_k", "fate": "dropped", "weight": "changes_response", "place": "sampling.top_k"}
+    ]
     attempts = told["attempts"]
     assert isinstance(attempts, list)
     outcomes = [

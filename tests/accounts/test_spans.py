@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import ANSWERED, COUNT, LIST, OPEN, OTHER, Call, Considered, Entry, Money, Tokens
+from dragoman.accounts.entry import ANSWERED, COUNT, LIST, OPEN, OTHER, Call, Considered, Entry, Lost, Money, Tokens
 from dragoman.accounts.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
 from dragoman.accounts.trace_context import span_id_of, trace_id_of
 from tests.accounts.told_exchanges import (
@@ -258,3 +258,9 @@ def test_the_status_of_a_call_is_its_error_where_nothing_else_is_known() -> None
     )
     _, call = spans_of(entry, {"home": ProviderPlace(provider="home")}, SpanNames())
     assert (call.failed, call.attributes["error.type"]) == (True, "404")
+
+
+def test_bookkeeping_is_an_attribute_of_its_own() -> None:
+    whole = told(replace(WHOLE, losses=(Lost("cache_mark", "dropped", "cache"), Lost("top_k", "dropped", "top_k"))))[0]
+    assert whole.attributes["dragoman.losses"] == ("dropped:top_k",)
+    assert whole.attributes["dragoman.bookkeeping_losses"] == ("dropped:cache_mark",)

@@ -25,7 +25,7 @@ from bench.cases import asked, cases
 from bench.replay import replayed
 from bench.streams import FRAMES, STREAMS, frames
 from bench.workloads import CHAT, MESSAGES, MODELS, PROTOCOLS, RESPONSES, SCALES, answer, conversation, request
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, translate_request, translate_response
 
 REQUEST_TYPES = {
@@ -148,8 +148,8 @@ def test_an_answer_is_translated_without_loss(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), DIRECTIONS)
 def test_a_stream_is_translated_alike_in_one_chunk_and_in_many(stream: str, source: str, target: str) -> None:
     told = frames(stream, source)
-    many = StreamTranslator(source=source, target=target, request=asked(target, source))
-    one = StreamTranslator(source=source, target=target, request=asked(target, source))
+    many = StreamPipeline(source=source, target=target, request=asked(target, source))
+    one = StreamPipeline(source=source, target=target, request=asked(target, source))
     assert b"".join(map(many.feed, told)) + many.close() == one.feed(b"".join(told)) + one.close()
     assert many.failure is None
     assert many.usage is not None

@@ -16,7 +16,7 @@ from tests.server.process import clean_environment
 
 FILE = f"""\
 [server]
-strict = true
+strict = "all"
 [providers.openai]
 api_key = ["{SECRET}", "sk-2"]
 [providers.local]
@@ -45,7 +45,7 @@ def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
     captured = capfd.readouterr()
     lines = captured.out.splitlines()
     assert lines[0] == "file\tdragoman.toml"
-    assert lines[1] == "address\thttp://127.0.0.1:8484 strict"
+    assert lines[1] == 'address\thttp://127.0.0.1:8484 strict = "all"'
     assert lines[2] == "keys\t1"
     assert lines[3].startswith("providers\topenai\t")
     assert lines[3].endswith("; 2 keys")
@@ -75,7 +75,7 @@ def test_the_summary_fits_a_terminal(columns: int, tmp_path: Path) -> None:
     seen = on_screen(["check"], tmp_path, columns=columns)
     lines = seen.plain.splitlines()
     assert max(map(len, lines)) <= columns
-    assert lines[:3] == ["file       dragoman.toml", "address    http://127.0.0.1:8484 strict", "keys       1"]
+    assert lines[:3] == ["file       dragoman.toml", 'address    http://127.0.0.1:8484 strict = "all"', "keys       1"]
     assert lines[3].startswith("providers  openai  ")
     assert "           local   openai-chat, anthropic-messages; no key" in lines
     assert "models     mine-*  local/* strict" in lines

@@ -57,3 +57,34 @@ def test_a_document_of_no_dialect_is_refused(tmp_path: Path, capsys: pytest.Capt
     request.write_text("{}")
     assert main(["explain", str(request)]) == 1
     assert "neither" in capsys.readouterr().err
+
+
+MARKED = {
+    "max_tokens": 16,
+    "model": "m",
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}],
+}
+
+
+def test_bookkeeping_is_listed_on_request(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    request = tmp_path / "marked.json"
+    request.write_text(json.dumps(MARKED))
+    for said, is_listed in (([], False), (["--all-losses"], True)):
+        assert main(["explain", *said, str(request)]) == 0
+        out = capfdbinary.readouterr().out.decode()
+        assert "bookkeeping alone (1)" in out
+        assert ("cache_mark" in out) is is_listed
+    seen = on_screen(["explain", str(request)], tmp_path, columns=120)
+    assert "1 bookkeeping loss without effect on the response; --all-losses lists them" in seen.plain
+    seen = on_screen(["explain", "--all-losses", str(request)], tmp_path, columns=120)
+    assert "cache_mark" in seen.plain
+
+
+def test_a_request_without_model_is_explained_with_one(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    request = tmp_path / "azure.json"
+    request.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
+    assert main(["explain", "--json", "--model", "deployed", str(request)]) == 0
+    told = json.loads(capfdbinary.readouterr().out)["dialects"]
+    assert [version["body"]["model"] for version in told.values()] == ["deployed"] * 3

@@ -11,8 +11,20 @@ from dragoman.cli.terminal import Screen
 from dragoman.translate import LossLine
 
 LOSSES = (
-    LossLine(fate="dropped", feature="penalties", at="sampling.frequency_penalty", note="Messages has no penalties"),
-    LossLine(fate="invented", feature="max_tokens", at="messages[3].parts[0].extras.something_long", note="word " * 40),
+    LossLine(
+        fate="dropped",
+        feature="penalties",
+        weight="changes_response",
+        at="sampling.frequency_penalty",
+        note="Messages has no penalties",
+    ),
+    LossLine(
+        fate="invented",
+        feature="max_tokens",
+        weight="changes_response",
+        at="messages[3].parts[0].extras.something_long",
+        note="word " * 40,
+    ),
 )
 
 
@@ -48,7 +60,13 @@ def test_json_is_for_programs() -> None:
     ids=ascii,
 )
 def test_a_table_shows_control_characters_instead_of_sending_them(sign: str, shown: str) -> None:
-    loss = LossLine(fate="dropped", feature="unknown_field", at=f"a{sign}[2J", note=f"only one knows 'a{sign}[2J'")
+    loss = LossLine(
+        fate="dropped",
+        feature="unknown_field",
+        weight="changes_response",
+        at=f"a{sign}[2J",
+        note=f"only one knows 'a{sign}[2J'",
+    )
     table = as_table((loss,), Screen(terminal=True))
     assert table.splitlines()[1].split() == ["dropped", "unknown_field", f"a{shown}[2J", "only", "one", "knows",
                                              f"'a{shown}[2J'"]  # fmt: skip

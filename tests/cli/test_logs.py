@@ -127,9 +127,10 @@ ids       ours req_000000000000000000000001, provider's theirs, answer's msg_1
 2  anthropic/large  answered        200    6ms  304ms  1.2s  12.0k+700  $0.013
       id theirs, key 1, may have been billed, anthropic-messages
 
-LOST          FEATURE     AT
-dropped       top_k       sampling.top_k
-approximated  cache_mark  messages[3]
+LOST     FEATURE  AT
+dropped  top_k    sampling.top_k
+and 1 bookkeeping loss without effect on the response; --all-losses lists them
+What each loss means: docs/losses.md
 """
 
 
@@ -142,11 +143,27 @@ def test_all_that_is_known_of_one_is_on_a_page(place: Path) -> None:
     assert "1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -  openai-chat" in wide.plain
 
 
+def test_bookkeeping_is_shown_on_lines_and_on_the_page_only_on_request(place: Path) -> None:
+    def shown(*said: str) -> str:
+        return records_on_screen(words(place, *said), place, columns=140).plain
+
+    assert "-top_k" in shown("--session", MAIN)
+    assert "cache_mark" not in shown("--session", MAIN) + shown("theirs")
+    assert "-top_k ~cache_mark" in shown("--session", MAIN, "--all-losses")
+    page = shown("theirs", "--all-losses")
+    assert "approximated  cache_mark  messages[3]" in page
+    assert "bookkeeping" not in page
+
+
 def test_programs_get_the_same_as_one_object(place: Path) -> None:
     status, out, _ = records_piped(words(place, "theirs", "--json"), place)
     told = json.loads(out)
     assert (status, told["id"], told["cost_nano_usd"]) == (0, talk(1, 0).id, 13_200_000)
     assert [attempt["outcome"] for attempt in told["attempts"]] == ["unreachable", "answered"]
+    assert [(loss["feature"], loss["weight"]) for loss in told["losses"]] == [
+        ("top_k", "changes_response"),
+        ("cache_mark", "bookkeeping"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ NARROW = """\
 Session 5f0c7c1e-0001-4b6f-9d8a-000000000001 of claude-code, key alice
 started DAY HH:MM, last HH:MM: waiting AGE
 8 turns, 3 agents, 88.9k tokens (17.5k fresh, 63.0k read from caches, 3500
-written to caches, 4900 out), ≥ $0.079, 2 losses, 1 error, 1 call unpriced
+written to caches, 4900 out), ≥ $0.079, 1 loss, 1 error, 1 call unpriced
 27m 30s from first to last, 10.0s of model time
 
 #  THREAD                      MODEL          STATE       TURNS  TOKENS       OWN  WITH CHILDREN
 1  main                        claude-opus-5  waiting AGE      2   12.7k    $0.013         $0.079
-      3 windows, 2 losses, 1 error
+      3 windows, 1 loss, 1 error
 2  ├─ subagent Explore         small          done AGE       1   12.7k    $0.013         $0.026
 3  │  └─ subagent "two words"  large          done AGE       1   12.7k    $0.013         $0.013
       uncertain: by rule prompt (60%)
@@ -80,12 +80,20 @@ def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
     told = [" ".join(row) for row in rows(seen.plain)][-6:]
     assert told == [
         "# THREAD MODEL STATE TURNS TOKENS OWN WITH CHILDREN MORE",
-        "1 main claude-opus-5 waiting AGE 2 12.7k $0.013 $0.079 3 windows, 2 losses, 1 error",
+        "1 main claude-opus-5 waiting AGE 2 12.7k $0.013 $0.079 3 windows, 1 loss, 1 error",
         "2 ├─ subagent Explore small done AGE 1 12.7k $0.013 $0.026",
         '3 │ └─ subagent "two words" large done AGE 1 12.7k $0.013 $0.013 uncertain: by rule prompt (60%)',
         "└─ utility × 3 tiny 3 38.1k $0.040 $0.040",
         "7 subagent large done AGE 1 12.7k unpriced unpriced parent not known, 1 call unpriced",
     ]
+
+
+def test_bookkeeping_is_counted_on_request(place: Path) -> None:
+    seen = records_on_screen(words(place, MAIN, "--all-losses"), place, columns=140)
+    assert seen.plain.count("2 losses") == 2
+    _, out, _ = records_piped(words(place, MAIN, "--json", "--all-losses"), place)
+    total = json.loads(out)["total"]
+    assert (total["losses"], total["bookkeeping_losses"]) == (1, 1)
 
 
 def test_a_tree_is_drawn_with_what_a_terminal_can_show(place: Path) -> None:

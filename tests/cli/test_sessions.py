@@ -37,7 +37,7 @@ NARROW = [
     "5f0c7c1e-0002  codex        HH:MM    tools AGE       1   12.7k    $0.013",
     "      continues 5f0c7c1e-0001-4b6f-9d8a-000000000001, key bob",
     "5f0c7c1e-0001  claude-code  HH:MM    waiting AGE      8   88.9k  ≥ $0.079",
-    "      3 agents, 2 losses, 1 error, 1 call unpriced, key alice",
+    "      3 agents, 1 loss, 1 error, 1 call unpriced, key alice",
     "no session                                          1       0     $0.00",
     "      1 error",
 ]
@@ -59,7 +59,12 @@ def test_a_wide_terminal_has_a_column_for_everything(place: Path) -> None:
     assert fits(seen.plain.splitlines(), 140)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
     assert lines[0] == "SESSION KEY CLIENT STARTED LAST STATE TURNS AGENTS TOKENS MONEY LOSSES ERRORS MORE"
-    assert "5f0c7c1e-0001 alice claude-code HH:MM HH:MM waiting AGE 8 3 88.9k ≥ $0.079 2 1" in lines
+    assert "5f0c7c1e-0001 alice claude-code HH:MM HH:MM waiting AGE 8 3 88.9k ≥ $0.079 1 1" in lines
+
+
+def test_bookkeeping_is_counted_on_request(place: Path) -> None:
+    seen = records_on_screen(words(place, "--all", "--all-losses"), place, columns=80)
+    assert seen.plain.count("2 losses") == 2
 
 
 def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:
@@ -111,7 +116,8 @@ def test_programs_get_one_object(place: Path) -> None:
     assert sorted(told) == ["more", "no_session", "sessions", "since", "until"]
     assert [session["id"] for session in told["sessions"]] == [HOSTILE, NEXT, MAIN]
     last = told["sessions"][-1]
-    assert (last["requests"], last["agents"], last["threads"], last["errors"], last["losses"]) == (8, 3, 7, 1, 2)
+    assert (last["requests"], last["agents"], last["threads"], last["errors"], last["losses"]) == (8, 3, 7, 1, 1)
+    assert last["bookkeeping_losses"] == 1
     assert (last["cost_nano_usd"], last["unpriced_requests"], last["state"]) == (79_200_000, 1, "waiting")
     assert told["sessions"][1]["origin"] == MAIN
     assert told["no_session"]["errors"] == 1

@@ -39,7 +39,7 @@ def test_standard_input_and_a_ledger_for_programs() -> None:
     done = dragoman("translate", "--from", "openai-chat", "--to", "anthropic-messages", "--json", "-", stdin=body)
     assert done.returncode == 0
     assert json.loads(done.stdout)["max_tokens"] > 0
-    assert all(set(loss) == {"fate", "feature", "at", "note"} for loss in json.loads(done.stderr))
+    assert all(set(loss) == {"fate", "feature", "weight", "at", "note"} for loss in json.loads(done.stderr))
 
 
 def test_whose_endpoint_it_is_decides_what_is_sent() -> None:
@@ -147,3 +147,38 @@ def test_an_answer_is_read_against_its_request(tmp_path: Path) -> None:
         stdin=json.dumps(answer).encode(),
     )
     assert json.loads(done.stdout)["content"][0]["name"] == "bad name"
+
+
+BOOKKEEPING = {
+    "model": "m",
+    "max_tokens": 9,
+    "metadata": {"user_id": "u" * 80},
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}],
+}
+
+
+@pytest.mark.parametrize("said", [(), ("--strict",), ("--strict", "--model", "other")])
+def test_bookkeeping_is_a_number_and_does_not_concern_strict_mode(said: tuple[str, ...]) -> None:
+    done = dragoman("translate", "--to", "openai-chat", *said, "-", stdin=json.dumps(BOOKKEEPING).encode())
+    assert (done.returncode, bool(done.stdout)) == (0, True)
+    assert done.stderr == b"2 bookkeeping losses without effect on the response; --all-losses lists them\n"
+
+
+def test_strict_all_refuses_bookkeeping_and_lists_it() -> None:
+    told = json.dumps(BOOKKEEPING).encode()
+    done = dragoman("translate", "--to", "openai-chat", "--strict=all", "-", stdin=told)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"cache_mark" in done.stderr
+    assert b"end_user" in done.stderr
+    listed = dragoman("translate", "--to", "openai-chat", "--all-losses", "-", stdin=told)
+    assert (listed.returncode, listed.stderr) == (0, done.stderr)
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "anthropic-messages", "openai-responses"])
+def test_a_chat_request_without_model_is_translated_with_one(target: str) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
+    done = dragoman("translate", "--to", target, "--model", "deployed", "-", stdin=body)
+    assert (done.returncode, json.loads(done.stdout)["model"]) == (0, "deployed")
+    without = dragoman("translate", "--to", "openai-responses", "-", stdin=body)
+    assert without.returncode == 1
+    assert b"model" in without.stderr

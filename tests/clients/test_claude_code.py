@@ -324,6 +324,21 @@ def test_claude_code_checks_calls_by_itself_where_the_provider_does_not(agent: A
     assert asked == [*([(True, 400)] if agent.protocol == MESSAGES else []), (False, 200), (False, 200)]
 
 
+def test_the_losses_of_claude_code_are_bookkeeping(agent: Agent) -> None:
+    """A run of six calls showed 36 names of losses, which left no room for cost and thread in the log."""
+    steps = [f'think Step {n}.\nsay Step {n}.\ncall Bash {{"command": "echo {n}"}}' for n in range(5)]
+    agent.run("\n---\n".join([*steps, "say Done."])).well()
+    assert len(agent.requests(refused=True)) >= 6
+    lines = [json.loads(line) for line in agent.desk.gateway.log.all() if line.startswith("{")]
+    mine = [line for line in lines if line.get("asked") == agent.desk.model(agent.protocol) and line.get("session")]
+    assert len(mine) >= 6
+    if agent.protocol == MESSAGES:
+        assert not any("bookkeeping_losses" in line for line in mine)
+    else:
+        assert sum(line["bookkeeping_losses"] for line in mine) >= 36
+    assert [line["losses"] for line in mine] == [0] * len(mine)
+
+
 def test_claude_code_gives_up_at_once_with_a_wrong_key(agent: Agent, cell: Claim) -> None:
     cell(CLIENT, "wrong key")
     told = agent.run("say Hello.", key="dg-wrong")

@@ -42,7 +42,7 @@ def test_keys_are_read_from_texts_names_and_hashes() -> None:
 key = "{SECRET}"
 [keys.b]
 key = "$B"
-strict = true
+strict = "all"
 concurrency = 4
 [keys.c]
 hash = "sha256:{digest_of("c").hex().upper()}"
@@ -50,7 +50,7 @@ hash = "sha256:{digest_of("c").hex().upper()}"
     keys, short = read(text, {"B": "short"})
     assert keys == (
         Key(name="a", digest=digest_of(SECRET)),
-        Key(name="b", digest=digest_of("short"), strict=True, concurrency=4),
+        Key(name="b", digest=digest_of("short"), strict="all", concurrency=4),
         Key(name="c", digest=digest_of("c")),
     )
     assert short == ("b",)

@@ -20,14 +20,14 @@ def test_lines_keep_their_order(tmp_path: Path) -> None:
 "gpt-5.1" = "openai/gpt-5.1"
 "fast-*" = "openai/gpt-*-mini"
 "local/*" = "echo/*"
-"exact" = { to = "openai/org/model:free", strict = true }
+"exact" = { to = "openai/org/model:free", strict = "all" }
 all = "echo/text"
 """
     assert settings_of(tmp_path, text, KEY).routes == (
         Line(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
         Line(pattern="fast-*", targets=("openai/gpt-*-mini",)),
         Line(pattern="local/*", targets=("echo/*",)),
-        Line(pattern="exact", targets=("openai/org/model:free",), strict=True),
+        Line(pattern="exact", targets=("openai/org/model:free",), strict="all"),
         Line(pattern="all", targets=("echo/text",)),
     )
 

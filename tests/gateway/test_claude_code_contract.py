@@ -222,3 +222,12 @@ def test_the_probes_of_a_start_are_answered_without_a_key_and_are_not_in_the_log
         assert house.post("/api/hello", {}).status == 405
     (line,) = house.log.getvalue().splitlines()
     assert json.loads(line)["status"] == 405
+
+
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES])
+def test_strict_mode_serves_claude_code_and_strict_all_refuses_it(provider: str) -> None:
+    with running([tells(provider)]) as house:
+        assert house.post("/v1/messages?beta=true", asks(provider), **HEADERS, x_dragoman_strict="1").status == 200
+        told = house.post("/v1/messages?beta=true", asks(provider), **HEADERS, x_dragoman_strict="all")
+        assert told.status == 400
+        assert "context_management" not in str(told.json())

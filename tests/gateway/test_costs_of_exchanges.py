@@ -17,7 +17,7 @@ from dragoman.gateway.records.costs import UNREPORTED
 from dragoman.gateway.records.entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts
 from tests.gateway.harness import (
@@ -387,7 +387,7 @@ def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.M
         raise TypeError("what nobody thought of")
 
     if stream:
-        monkeypatch.setattr(StreamTranslator, "feed", break_down)
+        monkeypatch.setattr(StreamPipeline, "feed", break_down)
     else:
         monkeypatch.setattr(whole_moves, "translate_response", break_down)
     with recorded([reply(CHAT, stream=stream, usage=COUNTS[CHAT])], PRICED) as (house, records):

@@ -16,7 +16,7 @@ from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.rules.abilities import Row
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import (
     LossLine,
     TranslatedRequest,
@@ -147,7 +147,7 @@ def _stream(section: Section, asked: Questions) -> Iterator[Section]:
     collected = section.options.get("as") == "answer"
     for target in _targets(section, asked):
         question = _question(asked, target, source)
-        translator = StreamTranslator(source=source, target=target, request=question, collect=collected)
+        translator = StreamPipeline(source=source, target=target, request=question, collect=collected)
         out = translator.feed(stream) + translator.close()
         if collected:
             failed = translator.failure is not None
@@ -155,7 +155,7 @@ def _stream(section: Section, asked: Questions) -> Iterator[Section]:
             result = TranslatedResponse(body=out, losses=losses, status=translator.status, failed=failed, resume=resume)
             yield from _response(result, target, False, full)
             continue
-        slow = StreamTranslator(source=source, target=target, request=question)
+        slow = StreamPipeline(source=source, target=target, request=question)
         assert b"".join(slow.feed(bytes([octet])) for octet in stream) + slow.close() == out, "any cut (S14)"
         yield Section(f"out stream {target}", print_stream(out, target, full))
         yield from _losses(translator.losses, target)

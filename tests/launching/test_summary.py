@@ -48,6 +48,14 @@ BEFORE = Launch(processes=("a",))
             "at least 2 calls (1 failed), 0 tokens, 1 loss: sampling",
         ),
         (
+            Launch(calls=6, losses={"cache_mark": 30, "end_user": 6}, processes=("a",)),
+            "6 calls, 0 tokens, no losses (36 bookkeeping)",
+        ),
+        (
+            Launch(calls=6, losses={"cache_mark": 30, "thinking": 2}, processes=("a",)),
+            "6 calls, 0 tokens, 2 losses: thinking ×2 (30 bookkeeping)",
+        ),
+        (
             Launch(calls=2, losses={f"l{n}": 1 for n in range(10)}, processes=("a", "b")),
             "2 calls, 0 tokens, 10 losses: l0, l1, l2, l3, l4, l5, l6, l7 and 2 more",
         ),

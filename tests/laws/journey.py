@@ -12,7 +12,7 @@ from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.toolnames import ToolTable
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, asked_by, translate_request
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import SseReader
@@ -97,5 +97,5 @@ def translated_stream(
     provider: str, client: str, stream: bytes, request: TranslatedRequest | None = None, mint: Mint | None = None
 ) -> bytes:
     """A provider's stream as its client gets it."""
-    translator = StreamTranslator(source=provider, target=client, request=request, mint=mint or counting())
+    translator = StreamPipeline(source=provider, target=client, request=request, mint=mint or counting())
     return translator.feed(stream) + translator.close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from tests.laws.journey import asked
 from tests.laws.strategies import PAIRS, PROTOCOLS
 from tests.laws.telling import streams
@@ -43,7 +43,7 @@ def spaced(frames: Sequence[bytes], blanks: list[int]) -> bytes:
     return b"".join(frame + b"\n" * extra for frame, extra in zip(frames, cycle(blanks), strict=False))
 
 
-def fed(translator: StreamTranslator, chunks: list[bytes]) -> bytes:
+def fed(translator: StreamPipeline, chunks: list[bytes]) -> bytes:
     return b"".join([*(translator.feed(chunk) for chunk in chunks), translator.close()])
 
 
@@ -54,9 +54,9 @@ def test_cuts_and_line_ends_never_show(
 ) -> None:
     told = data.draw(streams(provider, lying=True))
     request = asked(client, provider)
-    whole = fed(StreamTranslator(source=provider, target=client, request=request), [told.stream])
+    whole = fed(StreamPipeline(source=provider, target=client, request=request), [told.stream])
     bytes_ = (b"\xef\xbb\xbf" if marked else b"") + told.stream.replace(b"\n", line_end)
-    translator = StreamTranslator(source=provider, target=client, request=request)
+    translator = StreamPipeline(source=provider, target=client, request=request)
     assert fed(translator, cut(bytes_, cuts)) == whole
 
 
@@ -68,8 +68,8 @@ def test_a_stream_that_breaks_off_breaks_off_alike(
     stream = spaced(data.draw(streams(provider)).frames, blanks)
     request = asked(client, provider)
     part = stream[: end % (len(stream) + 1)]
-    whole = fed(StreamTranslator(source=provider, target=client, request=request), [part])
-    translator = StreamTranslator(source=provider, target=client, request=request)
+    whole = fed(StreamPipeline(source=provider, target=client, request=request), [part])
+    translator = StreamPipeline(source=provider, target=client, request=request)
     assert fed(translator, cut(part, cuts)) == whole
 
 
@@ -79,7 +79,7 @@ def test_the_relay_passes_every_byte_on(
     protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes, blanks: list[int]
 ) -> None:
     stream = spaced(data.draw(streams(protocol)).frames, blanks).replace(b"\n", line_end)
-    translator = StreamTranslator(source=protocol, target=protocol)
+    translator = StreamPipeline(source=protocol, target=protocol)
     assert fed(translator, cut(stream, cuts)) == stream
 
 
@@ -92,12 +92,12 @@ def test_events_that_say_nothing_are_relayed_as_they_came_and_translated_to_noth
     frames = data.draw(streams(provider)).frames
     filled = b"".join(silence + frame for frame, silence in zip(frames, cycle(silences), strict=False))
     request = asked(client, provider)
-    translator = StreamTranslator(source=provider, target=client, request=request, collect=collect)
+    translator = StreamPipeline(source=provider, target=client, request=request, collect=collect)
     told = fed(translator, cut(filled, cuts))
     if provider == client and not collect:
         assert told == filled
     else:
-        plain = StreamTranslator(source=provider, target=client, request=request, collect=collect)
+        plain = StreamPipeline(source=provider, target=client, request=request, collect=collect)
         assert told == fed(plain, [b"".join(frames)])
 
 
@@ -110,6 +110,6 @@ def test_a_collected_stream_is_the_same_however_it_was_cut(
     request = asked(client, provider)
     bodies = []
     for chunks in ([told.stream], cut(told.stream, cuts)):
-        translator = StreamTranslator(source=provider, target=client, request=request, collect=True)
+        translator = StreamPipeline(source=provider, target=client, request=request, collect=True)
         bodies.append((fed(translator, chunks), translator.status))
     assert bodies[0] == bodies[1]

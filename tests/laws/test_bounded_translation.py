@@ -44,7 +44,7 @@ def counter() -> Iterator[WorkCounter]:
 def repaired(body: bytes, protocol: str) -> bytes:
     """What the relay makes of a request on its way to a provider of the same protocol."""
     codec, ledger = codec_of(protocol), Ledger()
-    sent = codec.repair_request(same_request(body, protocol=protocol, model="other").body, ledger)
+    sent = codec.repair_request(same_request(body, protocol=codec.name, model="other").body, ledger)
     sent = codec.rename_calls(sent, MISTRAL_LIKE, ledger)
     if codec.without_telemetry is not None:
         sent = codec.without_telemetry(sent, ledger)

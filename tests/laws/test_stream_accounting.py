@@ -14,7 +14,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, asked_by, translate_response
 from dragoman.wire.json import decode
 from dragoman.wire.sse import SseReader
@@ -92,7 +92,7 @@ class Events:
 def unaccounted(provider: str, client: str, stream: bytes, names: list[str]) -> list[str]:
     """The names that neither the client's stream nor the ledger holds."""
     request = asked(client, provider)
-    translator = StreamTranslator(source=provider, target=client, request=request, mint=counting())
+    translator = StreamPipeline(source=provider, target=client, request=request, mint=counting())
     written = translator.feed(stream) + translator.close()
     assert translator.failure is None
     reader = SseReader()
@@ -158,7 +158,7 @@ def test_an_event_that_nobody_knows_is_reported_once(provider: str, client: str,
     unknown = frame(UNKNOWN[provider], kind)
     for place in data.draw(st.lists(st.integers(0, len(frames) - 1 - last), min_size=1, max_size=3)):
         frames.insert(place, unknown)
-    translator = StreamTranslator(source=provider, target=client, request=asked(client, provider))
+    translator = StreamPipeline(source=provider, target=client, request=asked(client, provider))
     translator.feed(b"".join(frames))
     translator.close()
     found = [loss["at"] for loss in translator.losses if "never_heard_of" in loss["at"]]
@@ -172,7 +172,7 @@ def test_a_relay_loses_nothing(protocol: str, data: st.DataObject) -> None:
     for number, where in data.draw(st.lists(st.sampled_from(events.objects), max_size=5, unique=True)):
         events.add(number, where, "never_heard_of")
     stream = events.stream
-    translator = StreamTranslator(source=protocol, target=protocol)
+    translator = StreamPipeline(source=protocol, target=protocol)
     assert translator.feed(stream) + translator.close() == stream
     assert translator.losses == ()
 
@@ -184,7 +184,7 @@ def test_a_stream_reports_no_unknown_that_the_whole_answer_does_not(
 ) -> None:
     told = data.draw(streams(provider))
     request = asked(client, provider)
-    translator = StreamTranslator(source=provider, target=client, request=request)
+    translator = StreamPipeline(source=provider, target=client, request=request)
     translator.feed(told.stream)
     translator.close()
     whole = translate_response(told.answer, source=provider, target=client, request=request)

@@ -16,7 +16,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, HostedResult, InputForm, Part, Text, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 from dragoman.wire.json import decode_object
 from tests.laws.journey import STEADY, asked, bare, counting, events_of, parsed, translated_stream
@@ -234,7 +234,7 @@ def check_client(told: Told, client: str) -> None:
     expected = plain(client, decode_object(whole.body), nameless(told))
     found = plain(client, accumulated(client, stream), nameless(told))
     assert found == expected
-    translator = StreamTranslator(source=told.protocol, target=client, request=request, mint=mint, collect=True)
+    translator = StreamPipeline(source=told.protocol, target=client, request=request, mint=mint, collect=True)
     collected = translator.feed(told.stream) + translator.close()
     assert translator.status == 200
     found = plain(client, decode_object(collected), nameless(told))

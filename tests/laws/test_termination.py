@@ -17,7 +17,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.eventstream import EventStreamReader
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.spans import elements_of, object_members
 from dragoman.wire.sse import SseReader
@@ -88,7 +88,7 @@ def told(provider: str, client: str, stream: bytes, *, size: int = WHOLE, lane: 
     """How many bytes the client gets."""
     client = RESPONSES if lane == "summary" else client
     request = asked(client, provider, lane) if client != provider else None
-    translator = StreamTranslator(source=provider, target=client, request=request, collect=lane == "collected")
+    translator = StreamPipeline(source=provider, target=client, request=request, collect=lane == "collected")
     length = sum(len(translator.feed(chunk)) for chunk in cut(stream, size)) + len(translator.close())
     assert translator.finished or translator.failure is not None
     return length + len(translator.losses)

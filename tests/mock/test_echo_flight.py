@@ -11,7 +11,7 @@ from dragoman.errors import Oversized, TimedOut, Truncated
 from dragoman.http.flight import Flight
 from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.echo_flight import EchoFlight
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from tests import virtual_time
 from tests.mock.calling import LIMIT, PROTOCOLS, collected, fly, pieces, question, text_of
 from tests.sdk.names import CHAT, MESSAGES
@@ -213,7 +213,7 @@ def test_a_broken_stream_is_truncated_after_some_tokens(protocol: str) -> None:
             await flight.pump(found.append)
         stream = b"".join(found)
         assert b"You" in stream and b"hi" not in stream
-        reader = StreamTranslator(source=protocol, target=protocol)
+        reader = StreamPipeline(source=protocol, target=protocol)
         reader.feed(stream)
         reader.close()
         assert reader.failure is not None

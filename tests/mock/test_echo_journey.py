@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from dragoman.errors import Truncated
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 from tests.mock.calling import (
     LIMIT,
@@ -45,7 +45,7 @@ def converse(client: str, provider: str, body: Json, *, stream: bool) -> Json:
                 answer: Json = json.loads(whole.body)
                 check_answer(client, answer)
                 return answer
-            translator = StreamTranslator(source=provider, target=client, request=request)
+            translator = StreamPipeline(source=provider, target=client, request=request)
             told = [translator.feed(piece) for piece in await collected(flight)]
             assert flight.status == 200, told
             return check_stream(client, b"".join([*told, translator.close()])).body
@@ -72,7 +72,7 @@ def test_a_tool_loop_crosses_protocols(model: str, client: str, provider: str, s
 def test_a_stream_that_breaks_off_ends_in_the_clients_error_form(client: str, provider: str) -> None:
     body = question(client, "broken", "hi", stream=True)
     request = translate_request(json.dumps(body), source=client, target=provider, upstream="echo")
-    translator = StreamTranslator(source=provider, target=client, request=request)
+    translator = StreamPipeline(source=provider, target=client, request=request)
     told: list[bytes] = []
 
     async def run() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.model.features import Feature
-from dragoman.model.losses import Fate, Ledger, Loss, Place, render_place
+from dragoman.model.features import BOOKKEEPING, Feature, weight_of
+from dragoman.model.losses import Fate, Ledger, Loss, Place, Strict, render_place, strictest
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,33 @@ def test_three_fates_in_order() -> None:
 def test_features_are_one_word_each() -> None:
     assert len({feature.value for feature in Feature}) == len(Feature)
     assert all(feature.value == feature.name.lower() for feature in Feature)
+
+
+def test_every_feature_has_a_weight_and_an_unknown_one_changes_the_response() -> None:
+    assert {feature for feature in Feature if weight_of(feature.value) == "bookkeeping"} == BOOKKEEPING
+    assert weight_of("of_another_release") == "changes_response"
+
+
+@pytest.mark.parametrize(
+    ("values", "strict"),
+    [
+        ((), False),
+        ((False, False), False),
+        ((False, True), True),
+        ((True, "all"), "all"),
+        (("all", False, True), "all"),
+    ],
+)
+def test_the_strictest_of_several_places_holds(values: tuple[Strict, ...], strict: Strict) -> None:
+    assert strictest(*values) == strict
+
+
+def test_strict_mode_refuses_by_weight() -> None:
+    ledger = Ledger()
+    assert ledger.refused_by("all") == ()
+    ledger.dropped(Feature.CACHE_MARK, ("cache",), "a")
+    assert (ledger.changes, ledger.refused_by(True), len(ledger.refused_by("all"))) == (0, (), 1)
+    ledger.dropped(Feature.TOP_K, ("sampling",), "b")
+    assert (ledger.changes, ledger.refused_by(False)) == (1, ())
+    assert [loss.feature for loss in ledger.refused_by(True)] == [Feature.TOP_K]
+    assert [loss.feature for loss in ledger.refused_by("all")] == [Feature.CACHE_MARK, Feature.TOP_K]

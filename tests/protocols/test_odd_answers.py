@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, WireError, translate_response
+from dragoman.errors import WireError
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 SEVERE = {"violence": {"filtered": True, "severity": "high"}, "hate": {"filtered": False, "severity": "safe"}}
@@ -21,7 +23,7 @@ def sse(*events: object) -> bytes:
 
 
 def collected(source: str, target: str, stream: bytes) -> dict[str, object]:
-    translator = StreamTranslator(source=source, target=target, collect=True)
+    translator = StreamPipeline(source=source, target=target, collect=True)
     translator.feed(stream)
     body: dict[str, object] = json.loads(translator.close())
     assert translator.failure is None
@@ -160,7 +162,7 @@ def test_item_15_what_the_start_of_a_message_holds_is_told_once(case: str, targe
 
 
 def test_a_stop_reason_in_the_start_does_not_make_a_cut_stream_whole() -> None:
-    translator = StreamTranslator(source=MESSAGES, target=CHAT)
+    translator = StreamPipeline(source=MESSAGES, target=CHAT)
     translator.feed(sse(start(stop="end_turn"), block(0, type="text", text=""), delta("Hel")))
     translator.close()
     assert translator.failure is not None
@@ -179,7 +181,7 @@ AGAIN = {
 @pytest.mark.parametrize("target", [CHAT, MESSAGES, RESPONSES])
 def test_item_15_an_answer_that_begins_again_is_a_broken_stream(source: str, target: str) -> None:
     opening, begun = AGAIN[source]
-    translator = StreamTranslator(source=source, target=target)
+    translator = StreamPipeline(source=source, target=target)
     translator.feed(sse(opening, opening, begun))
     assert translator.failure is None
     out = translator.feed(sse(opening))

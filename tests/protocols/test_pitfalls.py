@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from dragoman import Row, StreamTranslator, TranslatedRequest, translate_request, translate_response
+from dragoman.rules.abilities import Row
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import TranslatedRequest, translate_request, translate_response
 
 A, C, R = "anthropic-messages", "openai-chat", "openai-responses"
 
@@ -146,7 +148,7 @@ def block(start: dict[str, object], *deltas: dict[str, object]) -> list[dict[str
 
 
 def streamed(data: bytes, source: str, target: str) -> bytes:
-    stream = StreamTranslator(source=source, target=target)
+    stream = StreamPipeline(source=source, target=target)
     return stream.feed(data) + stream.close()
 
 
@@ -306,7 +308,7 @@ def test_pitfall_174_the_clients_own_marks_stay_where_they_are() -> None:
 def test_pitfall_192_193_196_any_cut_and_any_line_ending_tell_the_same(ending: bytes) -> None:
     whole = streamed(CHAT_STREAM, C, A)
     data = CHAT_STREAM.replace(b"\n", ending)
-    stream = StreamTranslator(source=C, target=A)
+    stream = StreamPipeline(source=C, target=A)
     out = b"".join(stream.feed(data[at : at + 1]) for at in range(len(data))) + stream.close()
     assert out == whole
     assert "héllo".encode() in out
@@ -323,7 +325,7 @@ def test_pitfall_195_comments_are_no_events() -> None:
 
 def test_pitfall_197_the_last_event_needs_no_blank_line_and_events_are_bounded() -> None:
     assert streamed(CHAT_STREAM.rstrip(b"\n"), C, A) == streamed(CHAT_STREAM, C, A)
-    stream = StreamTranslator(source=C, target=A, limit=64)
+    stream = StreamPipeline(source=C, target=A, limit=64)
     assert b"event: error" in stream.feed(CHAT_STREAM) + stream.close()
 
 

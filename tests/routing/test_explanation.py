@@ -7,7 +7,7 @@ from hypothesis import given
 
 from dragoman.accounts.entry import Considered
 from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, considered, explain, reason
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.plan import Behind, Dice, Filter, View, Why, plan
 from dragoman.routing.route import Route
 from tests.routing.lines import (
@@ -82,7 +82,7 @@ def test_a_record_has_speeds_where_they_were_asked_for() -> None:
 
 
 def test_what_a_translation_said_of_a_request_is_explained_and_not_recorded() -> None:
-    needs = Needs(size=10, losses={"b/m": 3}, refused={"a/m": "nobody takes a raven"})
+    needs = Needs(size=10, losses={"b/m": LossCounts(3, 5)}, refused={"a/m": "nobody takes a raven"})
     made = plan(line(A, B, policy="least-loss"), needs, seen(), DICE)
     left = next(found for found in made.candidates if found.left_out is Filter.REFUSED)
     assert reason(left, made).endswith("nobody takes a raven")

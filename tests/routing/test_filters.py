@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.model.signs import Signs
 from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.plan import Behind, Filter, View, Why, explain, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing
@@ -159,11 +159,19 @@ def test_a_translation_that_refuses_is_told_with_its_reason() -> None:
 
 
 def test_under_strict_nothing_may_be_lost() -> None:
-    losses = {"a/m": 1, "b/m": 0}
+    losses = {"a/m": LossCounts(1, 1), "b/m": LossCounts(0, 0)}
     assert left_out(BOTH, Needs(size=1, strict=True, losses=losses), seen()) == {"a": Filter.STRICT}
     assert left_out(BOTH, Needs(size=1, losses=losses), seen()) == {}
     careful = line(replace(A, strict=True), B)
     assert left_out(careful, Needs(size=1, losses=losses), seen()) == {"a": Filter.STRICT}
+
+
+def test_bookkeeping_leaves_a_target_out_only_where_strict_is_all() -> None:
+    losses = {"a/m": LossCounts(0, 3), "b/m": LossCounts(0, 0)}
+    assert left_out(BOTH, Needs(size=1, strict=True, losses=losses), seen()) == {}
+    assert left_out(BOTH, Needs(size=1, strict="all", losses=losses), seen()) == {"a": Filter.STRICT}
+    careful = line(replace(A, strict="all"), B)
+    assert left_out(careful, Needs(size=1, strict=True, losses=losses), seen()) == {"a": Filter.STRICT}
 
 
 @pytest.mark.parametrize(

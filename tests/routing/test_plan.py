@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.model.signs import Signs
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
 from dragoman.routing.policies import POLICIES
@@ -45,7 +45,9 @@ ANY_NEEDS = st.builds(
     size=st.integers(0, 10**6) | st.just(10**400),
     signs=st.builds(Signs, tools=st.booleans(), media=st.integers(0, 10**7), most_output=st.none() | st.integers(0)),
     strict=st.booleans(),
-    losses=st.dictionaries(st.sampled_from(["a/m", "b/m", "c/m", "d/m"]), st.integers(0, 3)),
+    losses=st.dictionaries(
+        st.sampled_from(["a/m", "b/m", "c/m", "d/m"]), st.builds(LossCounts, st.integers(0, 3), st.just(3))
+    ),
     refused=st.dictionaries(st.sampled_from(["a/m", "b/m"]), st.just("so")),
     keeper=st.sampled_from(["", "", "", "c", "x"]),
     alone=st.booleans(),

@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Citation, Part, Text, ToolCall
 from dragoman.rules.blanks import with_blanks
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object
 
@@ -90,9 +90,9 @@ def answered(client: str, provider: str, *, streamed: bool) -> tuple[JsonObject,
         body = json.dumps(messages_answer() if provider == MESSAGES else responses_answer()).encode()
         told = translate_response(body, source=provider, target=client, request=asked(client, provider))
         return decode_object(told.body), told.losses
-    translator = StreamTranslator(source=provider, target=client, request=asked(client, provider, stream=True))
+    translator = StreamPipeline(source=provider, target=client, request=asked(client, provider, stream=True))
     frames = translator.feed(stream_of(provider)) + translator.close()
-    back = StreamTranslator(source=client, target=client, collect=True)
+    back = StreamPipeline(source=client, target=client, collect=True)
     whole = back.feed(frames) + back.close()
     return decode_object(whole), translator.losses
 

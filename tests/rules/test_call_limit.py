@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.rules.call_limit import MAX_CALLS
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 from dragoman.wire.json import encode
 from tests.laws.floods import FLOODS
@@ -48,7 +48,7 @@ PAIRS = [(client, provider) for client in PROTOCOLS for provider in PROTOCOLS if
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_item_22_a1_a_stream_with_more_calls_than_the_limit_breaks(client: str, provider: str) -> None:
     for count, fails in ((MAX_CALLS, False), (MAX_CALLS + 1, True)):
-        translator = StreamTranslator(source=provider, target=client)
+        translator = StreamPipeline(source=provider, target=client)
         out = translator.feed(FLOODS[provider][CALLS[provider]](count)) + translator.close()
         failure = translator.failure
         assert (failure is not None) is fails, failure

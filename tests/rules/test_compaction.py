@@ -16,7 +16,7 @@ from dragoman.model.response import Response, Stop, StopReason
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.compaction import as_compaction, summarising
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.digging import Object, dig, dig_objects, dig_text
 from tests.sdk.oracles import check_request
@@ -76,7 +76,7 @@ def test_the_text_of_the_answer_is_the_one_compaction(provider: str) -> None:
 @pytest.mark.parametrize("step", [7, 10**6])
 def test_a_stream_is_told_as_the_stream_of_one_compaction(provider: str, step: int) -> None:
     data = stream(provider, Turn(stop=STOPS[provider], text=SUMMARY))
-    translator = StreamTranslator(source=provider, target=RESPONSES, request=_translated(provider))
+    translator = StreamPipeline(source=provider, target=RESPONSES, request=_translated(provider))
     out = b"".join(translator.feed(data[at : at + step]) for at in range(0, len(data), step)) + translator.close()
     kinds = [event["type"] for event in events_of(out)]
     assert kinds == [
@@ -92,7 +92,7 @@ def test_a_stream_is_told_as_the_stream_of_one_compaction(provider: str, step: i
 @pytest.mark.parametrize("provider", MODELS)
 def test_a_stream_for_a_client_that_wants_none_is_one_compaction_too(provider: str) -> None:
     data = stream(provider, Turn(stop=STOPS[provider], text=SUMMARY))
-    translator = StreamTranslator(source=provider, target=RESPONSES, request=_translated(provider), collect=True)
+    translator = StreamPipeline(source=provider, target=RESPONSES, request=_translated(provider), collect=True)
     body: Object = json.loads(translator.feed(data) + translator.close())
     assert [item["type"] for item in dig_objects(body, "output")] == ["compaction"]
 
@@ -127,7 +127,7 @@ def test_an_answer_without_a_summary_is_a_clear_failure(provider: str, text: str
     assert told.status == 502 and told.failure is not None
     assert "summary" in dig_text(json.loads(told.body), "error", "message")
     for collect in (False, True):
-        translator = StreamTranslator(source=provider, target=RESPONSES, request=request, collect=collect)
+        translator = StreamPipeline(source=provider, target=RESPONSES, request=request, collect=collect)
         out = translator.feed(stream(provider, turn)) + translator.close()
         assert translator.failure is not None and "summary" in translator.failure.message
         assert translator.status == (502 if collect else 200)
@@ -137,7 +137,7 @@ def test_an_answer_without_a_summary_is_a_clear_failure(provider: str, text: str
 
 @pytest.mark.parametrize("provider", MODELS)
 def test_a_provider_that_fails_is_told_as_ever(provider: str) -> None:
-    translator = StreamTranslator(source=provider, target=RESPONSES, request=_translated(provider))
+    translator = StreamPipeline(source=provider, target=RESPONSES, request=_translated(provider))
     out = translator.feed(stream(provider, Turn(stop=STOPS[provider], text=SUMMARY))[:200]) + translator.close()
     assert events_of(out)[-1]["type"] == "response.failed"
     assert translator.failure is not None

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
 from dragoman.rules.counts import count_of, news, spelled
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_request, translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 
@@ -175,7 +176,7 @@ STREAMS: dict[str, list[dict[str, object]]] = {
 @pytest.mark.parametrize("case", STREAMS)
 def test_item_17_counts_are_found_wherever_a_stream_tells_them(case: str, target: str) -> None:
     stream = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in STREAMS[case]) + b"data: [DONE]\n\n"
-    translator = StreamTranslator(source=CHAT, target=target)
+    translator = StreamPipeline(source=CHAT, target=target)
     out = translator.feed(stream) + translator.close()
     assert counts(translator.usage) == (100, 5, 80, None, None)
     assert not translator.losses
@@ -234,7 +235,7 @@ def test_item_17_a_zero_at_the_end_of_a_messages_stream_does_not_undo_its_start(
         },
         {"type": "message_stop"},
     ]
-    translator = StreamTranslator(source=MESSAGES, target=CHAT)
+    translator = StreamPipeline(source=MESSAGES, target=CHAT)
     translator.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
     assert counts(translator.usage)[:2] == (30, 9)
 

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.failure import FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Text, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.rules.ends import ENDS, FAILURES, at_cap, broken_off, has_open_call, reason_of, said, settled
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_request, translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 
@@ -227,10 +228,10 @@ def test_item_14_an_end_is_told_in_the_clients_word(source: str, target: str, wo
     expected = TOLD[WORDS[word]][target]
     told = translate_response(whole(source, word), source=source, target=target)
     assert end_of(target, json.loads(told.body)) == expected
-    translator = StreamTranslator(source=source, target=target, collect=True)
+    translator = StreamPipeline(source=source, target=target, collect=True)
     translator.feed(streamed(source, word))
     assert end_of(target, json.loads(translator.close())) == expected
-    translator = StreamTranslator(source=source, target=target)
+    translator = StreamPipeline(source=source, target=target)
     out = translator.feed(streamed(source, word)) + translator.close()
     assert translator.failure is None
     if expected is not None:
@@ -254,7 +255,7 @@ def test_item_14_an_end_is_told_in_the_clients_word(source: str, target: str, wo
 def test_item_14_an_incomplete_response_is_never_a_good_end(target: str, word: str | None, meant: str) -> None:
     told = translate_response(whole(RESPONSES, word), source=RESPONSES, target=target)
     assert end_of(target, json.loads(told.body)) == TOLD[meant][target]
-    translator = StreamTranslator(source=RESPONSES, target=target, collect=True)
+    translator = StreamPipeline(source=RESPONSES, target=target, collect=True)
     translator.feed(streamed(RESPONSES, word))
     assert end_of(target, json.loads(translator.close())) == TOLD[meant][target]
 
@@ -263,14 +264,14 @@ def test_item_14_an_incomplete_response_is_never_a_good_end(target: str, word: s
 def test_item_14_an_incomplete_event_says_enough(details: object) -> None:
     done = {"id": "resp_1", "model": "m", "output": [], "incomplete_details": details}
     events = [{"type": "response.created", "response": done}, {"type": "response.incomplete", "response": done}]
-    translator = StreamTranslator(source=RESPONSES, target=CHAT, collect=True)
+    translator = StreamPipeline(source=RESPONSES, target=CHAT, collect=True)
     translator.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
     assert end_of(CHAT, json.loads(translator.close())) == "length"
 
 
 def test_item_14_a_cancelled_response_is_no_good_end_in_a_stream_either() -> None:
     done = {"id": "resp_1", "model": "m", "output": [], "status": "cancelled"}
-    translator = StreamTranslator(source=RESPONSES, target=CHAT)
+    translator = StreamPipeline(source=RESPONSES, target=CHAT)
     translator.feed(b"data: %b\n\n" % json.dumps({"type": "response.completed", "response": done}).encode())
     assert translator.failure is not None
     assert translator.failure.native == "cancelled"
@@ -280,7 +281,7 @@ def test_item_14_a_stop_reason_is_not_undone_by_none() -> None:
     whole_stream = streamed(MESSAGES, "max_tokens")
     again = b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":""}}\n\n'
     at = whole_stream.index(b"event: message_stop")
-    translator = StreamTranslator(source=MESSAGES, target=CHAT, collect=True)
+    translator = StreamPipeline(source=MESSAGES, target=CHAT, collect=True)
     translator.feed(whole_stream[:at] + again + whole_stream[at:])
     assert end_of(CHAT, json.loads(translator.close())) == "length"
 
@@ -289,7 +290,7 @@ def test_item_14_a_stop_reason_is_not_undone_by_none() -> None:
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_item_14_a_word_for_an_error_is_an_error(source: str, target: str, word: str) -> None:
     assert translate_response(whole(source, word), source=source, target=target).failed
-    translator = StreamTranslator(source=source, target=target)
+    translator = StreamPipeline(source=source, target=target)
     translator.feed(streamed(source, word))
     translator.close()
     assert translator.failure is not None
@@ -307,7 +308,7 @@ def test_item_14_an_unknown_end_at_the_cap_is_a_cut(source: str, target: str, wo
     told = translate_response(whole(source, word), source=source, target=target, request=request)
     assert end_of(target, json.loads(told.body)) == expected
     assert "stop_reason" in [loss["feature"] for loss in told.losses]
-    translator = StreamTranslator(source=source, target=target, request=request, collect=True)
+    translator = StreamPipeline(source=source, target=target, request=request, collect=True)
     translator.feed(streamed(source, word))
     assert end_of(target, json.loads(translator.close())) == expected
     assert "stop_reason" in [loss["feature"] for loss in translator.losses]
@@ -320,7 +321,7 @@ def test_item_14_an_unknown_end_inside_arguments_is_a_cut(word: str | None) -> N
         {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]},
         {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": word}]},
     ]
-    translator = StreamTranslator(source=CHAT, target=MESSAGES)
+    translator = StreamPipeline(source=CHAT, target=MESSAGES)
     out = translator.feed(b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))
     out += translator.feed(b"data: [DONE]\n\n") + translator.close()
     assert b'"stop_reason":"max_tokens"' in out

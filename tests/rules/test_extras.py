@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Foreign
 from dragoman.model.request import Demand, Request
@@ -47,3 +48,20 @@ def test_an_item_that_steers_is_reported_as_applied() -> None:
     steering = Foreign(origin="r", kind="additional_tools", body={}, applied="its tools are sent with the others")
     assert foreign_text(steering, ("messages", 0), ledger, said_by_user=True) is None
     assert ledger.losses[0].note == "its tools are sent with the others"
+
+
+def test_a_context_edit_that_keeps_all_thinking_is_no_loss() -> None:
+    ledger = Ledger()
+    kept: JsonObject = {"type": "clear_thinking_20251015", "keep": "all"}
+    drop_extras(Extras(origin="anthropic-messages", fields={"context_management": {"edits": [kept]}}), (), ledger)
+    assert len(ledger) == 0
+    some: JsonObject = {"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 2}}
+    for edits in ([some], [kept, {"type": "clear_tool_uses_20250919"}]):
+        drop_extras(Extras(origin="anthropic-messages", fields={"context_management": {"edits": [*edits]}}), (), ledger)
+    assert [loss.feature for loss in ledger.losses] == [Feature.CONTEXT_MANAGEMENT] * 2
+
+
+def test_labels_of_a_client_are_metadata() -> None:
+    ledger = Ledger()
+    drop_extras(Extras(origin="openai-responses", fields={"client_metadata": {"turn": "1"}}), (), ledger)
+    assert [loss.feature for loss in ledger.losses] == [Feature.METADATA]

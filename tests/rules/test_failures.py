@@ -18,7 +18,7 @@ from dragoman.rules.failures import (
     openai_failure,
     report_of,
 )
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import asked_by
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
@@ -229,7 +229,7 @@ def test_both_openai_rooms_tell_an_error_inside_a_stream_alike(error: JsonValue)
     told: list[bytes] = []
     for provider, event in ((CHAT, None), (RESPONSES, "error")):
         body: JsonObject = {"error": error} if event is None else {"type": event, "error": error}
-        translator = StreamTranslator(source=provider, target=MESSAGES)
+        translator = StreamPipeline(source=provider, target=MESSAGES)
         told.append((translator.feed(frame(encode(body), event)) + translator.close()).split(b"event: error")[-1])
     assert told[0] == told[1]
     assert b'"message"' in told[0]

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from dragoman import StreamTranslator, WireError, translate_response
+from dragoman.errors import WireError
 from dragoman.gateway.exchange.whole_answer import relayed_answer
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import PROTOCOLS, codec_of
 from dragoman.rules.halves import Halves
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 NAMES = [protocol.name for protocol in PROTOCOLS]
@@ -118,7 +120,7 @@ READ = [
 @pytest.mark.parametrize(("case", "target", "collect"), READ)
 def test_item_13_halves_in_two_deltas_are_one_character(case: str, target: str, collect: bool) -> None:
     source, stream = CUT[case]
-    translator = StreamTranslator(source=source, target=target, collect=collect)
+    translator = StreamPipeline(source=source, target=target, collect=collect)
     out = translator.feed(stream) + translator.close()
     assert translator.failure is None
     assert "\ufffd" not in out.decode()
@@ -133,7 +135,7 @@ def test_item_13_halves_in_two_deltas_are_one_character(case: str, target: str, 
 @pytest.mark.parametrize("case", CUT)
 def test_item_13_a_relay_passes_halves_as_they_came(case: str, size: int) -> None:
     source, stream = CUT[case]
-    translator = StreamTranslator(source=source, target=source)
+    translator = StreamPipeline(source=source, target=source)
     out = b"".join(translator.feed(stream[at : at + size]) for at in range(0, len(stream), size))
     assert out + translator.close() == stream
     assert translator.failure is None
@@ -141,7 +143,7 @@ def test_item_13_a_relay_passes_halves_as_they_came(case: str, size: int) -> Non
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
 def test_item_13_an_answer_cut_inside_a_pair_ends_in_order_and_says_so(target: str) -> None:
-    translator = StreamTranslator(source=CHAT, target=target)
+    translator = StreamPipeline(source=CHAT, target=target)
     out = translator.feed(chat({"content": "x"}, {"content": "y" + HIGH}, finish="length")) + translator.close()
     assert translator.failure is None
     assert b'"y"' in out and b"ufffd" not in out
@@ -158,7 +160,7 @@ def test_item_13_halves_of_two_calls_do_not_meet() -> None:
         {"tool_calls": [fragment(0, LOW + '"}')]},
         finish="tool_calls",
     )
-    translator = StreamTranslator(source=CHAT, target=MESSAGES, collect=True)
+    translator = StreamPipeline(source=CHAT, target=MESSAGES, collect=True)
     translator.feed(stream)
     answer = json.loads(translator.close())
     assert [block["input"] for block in answer["content"]] == [{"a": "\U0001f600"}, {"b": "\U0001f30d"}]
@@ -172,7 +174,7 @@ def test_item_13_a_half_does_not_reach_into_the_next_block() -> None:
         {"type": "content_block_stop", "index": 1},
     )
     at = whole.index(b"event: message_delta")
-    translator = StreamTranslator(source=MESSAGES, target=CHAT, collect=True)
+    translator = StreamPipeline(source=MESSAGES, target=CHAT, collect=True)
     translator.feed(whole[:at] + second + whole[at:])
     answer = json.loads(translator.close())
     assert answer["choices"][0]["message"]["content"] == "x\ufffdy"

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.rules.labels import seconds_of
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_request, translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 
@@ -78,7 +79,7 @@ def test_item_23_a_time_in_text_is_told_as_a_number() -> None:
 def test_item_23_a_label_that_cannot_be_read_fails_no_stream() -> None:
     question = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Where?"}]})
     request = translate_request(question, source=MESSAGES, target=RESPONSES)
-    stream = StreamTranslator(source=RESPONSES, target=MESSAGES, request=request)
+    stream = StreamPipeline(source=RESPONSES, target=MESSAGES, request=request)
     response = {**ANSWERS[RESPONSES], "created_at": "2026-04-09T12:15:28Z", "id": 17}
     told = b""
     for event in (

@@ -11,7 +11,7 @@ from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import openai_failure
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
@@ -103,7 +103,7 @@ def test_item_16_in_a_stream_too(provider: str) -> None:
     if provider != CHAT:
         body["type"] = "error"
     client = MESSAGES if provider != MESSAGES else CHAT
-    translator = StreamTranslator(source=provider, target=client)
+    translator = StreamPipeline(source=provider, target=client)
     translator.feed(frame(encode(body), None if provider == CHAT else "error"))
     assert translator.failure is not None
     # The proxy's own 502 says less than the error behind it.
@@ -171,7 +171,7 @@ def test_item_16_an_error_of_a_choice_is_heard(client: str) -> None:
     whole: JsonObject = {**answer, "choices": [{**choice, "message": {"role": "assistant", "content": ""}}]}
     told = translate_response(encode(whole), source=CHAT, target=client)
     assert told.failure is not None
-    translator = StreamTranslator(source=CHAT, target=client)
+    translator = StreamPipeline(source=CHAT, target=client)
     chunk: JsonObject = {**answer, "object": "chat.completion.chunk", "choices": [{**choice, "delta": {"content": ""}}]}
     translator.feed(frame(encode(chunk)))
     assert translator.failure is not None

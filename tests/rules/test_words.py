@@ -10,7 +10,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.rules.words import Words
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.sdk.oracles import check_answer, check_stream
@@ -100,7 +100,7 @@ def test_item_19_whole_answers_say_only_words_of_the_sdk(provider: str, client: 
 def test_item_19_streams_say_only_words_of_the_sdk(provider: str, client: str, word: str) -> None:
     request = translate_request(question(client, word, stream=True), source=client, target=provider)
     native = translate_response(answer(provider, word), source=provider, target=provider, stream=True).body
-    translator = StreamTranslator(source=provider, target=client, request=request)
+    translator = StreamPipeline(source=provider, target=client, request=request)
     frames = translator.feed(native) + translator.close()
     assert translator.failure is None
     check_stream(client, frames)

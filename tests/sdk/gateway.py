@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 
 from dragoman.mint import system_mint
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.clients import EVENT_STREAM
 from tests.sdk.digging import Object
@@ -53,7 +53,7 @@ class Gateway:
         return httpx2.Response(told.status, content=told.body, headers={"content-type": "application/json"})
 
     def _streamed(self, client: str, asked: TranslatedRequest, turn: Turn) -> Iterator[bytes]:
-        translator = StreamTranslator(source=self._provider, target=client, request=asked, mint=self._mint)
+        translator = StreamPipeline(source=self._provider, target=client, request=asked, mint=self._mint)
         upstream = stream(self._provider, turn)
         for start in range(0, len(upstream), READ):
             yield translator.feed(upstream[start : start + READ])

@@ -11,7 +11,7 @@ from dragoman.errors import DragomanError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.rules.abilities import Row
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object
 from tests.golden.printing import stream_bytes
@@ -88,8 +88,8 @@ def _answers(section: Section, questions: Mapping[str, Section]) -> Iterator[Out
             answer, stream, failed = told[0].body, told[1].body, told[0].failed
         else:
             upstream = stream_bytes(section.text, source)
-            whole = StreamTranslator(source=source, target=target, request=question, collect=True, mint=system_mint())
-            parts = StreamTranslator(source=source, target=target, request=question, mint=system_mint())
+            whole = StreamPipeline(source=source, target=target, request=question, collect=True, mint=system_mint())
+            parts = StreamPipeline(source=source, target=target, request=question, mint=system_mint())
             answer = whole.feed(upstream) + whole.close()
             stream = parts.feed(upstream) + parts.close()
             failed = whole.failure is not None

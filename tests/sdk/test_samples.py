@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from dragoman.protocols.codec import Mint
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.clients import replay
 from tests.sdk.digging import Object, dig, dig_object, dig_objects, dig_text
@@ -44,7 +44,7 @@ def _sample_mint() -> Mint:
 @pytest.mark.parametrize("client", [CHAT, RESPONSES])
 def test_the_sample_turn_is_translated_event_by_event(client: str) -> None:
     question = _asked(client, MESSAGES)
-    translator = StreamTranslator(source=MESSAGES, target=client, request=question, mint=_sample_mint())
+    translator = StreamPipeline(source=MESSAGES, target=client, request=question, mint=_sample_mint())
     out = translator.feed(as_stream(MESSAGES, SAMPLES[MESSAGES])) + translator.close()
     assert events_of(out) == SAMPLES[client]
     assert out.endswith(b"data: [DONE]\n\n")
@@ -60,7 +60,7 @@ def test_the_sdks_accumulate_the_sample(protocol: str) -> None:
 @pytest.mark.parametrize("provider", SAMPLES)
 @pytest.mark.parametrize("client", SAMPLES)
 def test_the_sdks_accumulate_the_sample_in_every_direction(client: str, provider: str) -> None:
-    translator = StreamTranslator(source=provider, target=client, request=_asked(client, provider))
+    translator = StreamPipeline(source=provider, target=client, request=_asked(client, provider))
     out = translator.feed(as_stream(provider, SAMPLES[provider])) + translator.close()
     body = check_stream(client, out).body
     found = json.dumps(body)
@@ -71,7 +71,7 @@ def test_the_sdks_accumulate_the_sample_in_every_direction(client: str, provider
 
 def _whole(provider: str, client: str) -> Object:
     """The sample as a whole answer for a client that did not stream."""
-    translator = StreamTranslator(source=provider, target=client, request=_asked(client, provider), collect=True)
+    translator = StreamPipeline(source=provider, target=client, request=_asked(client, provider), collect=True)
     found: object = json.loads(translator.feed(as_stream(provider, SAMPLES[provider])) + translator.close())
     assert isinstance(found, dict)
     return found
@@ -95,8 +95,8 @@ def _heard(provider: str, client: str, turn: Turn) -> list[Object]:
     whole = json.dumps(answer(provider, turn)).encode()
     told = stream(provider, turn)
     question = _asked(client, provider)
-    collected = StreamTranslator(source=provider, target=client, request=question, collect=True)
-    relayed = StreamTranslator(source=provider, target=client, request=question)
+    collected = StreamPipeline(source=provider, target=client, request=question, collect=True)
+    relayed = StreamPipeline(source=provider, target=client, request=question)
     bodies: list[bytes] = [
         translate_response(whole, source=provider, target=client, request=question).body,
         collected.feed(told) + collected.close(),
@@ -269,7 +269,7 @@ def test_an_error_inside_a_stream_keeps_its_class(provider: str, client: str, ro
     events = SAMPLES[provider][:9]
     if provider == RESPONSES:
         body = {"type": "error", "code": row.code, "message": "No luck.", "param": None, "sequence_number": len(events)}
-    translator = StreamTranslator(source=provider, target=client, request=_asked(client, provider))
+    translator = StreamPipeline(source=provider, target=client, request=_asked(client, provider))
     out = translator.feed(as_stream(provider, [*events, body], done=False)) + translator.close()
     told = check_stream(client, out)
     assert told.error is not None and "No luck." in told.error
@@ -321,7 +321,7 @@ def _overflow(provider: str, client: str, upstream: Object, streamed: bool) -> O
     if provider == RESPONSES:
         flat: Object = {"code": upstream.get("code"), "message": upstream["message"], "param": None}
         body = {"type": "error", **flat, "sequence_number": 2}
-    translator = StreamTranslator(source=provider, target=client, request=_asked(client, provider))
+    translator = StreamPipeline(source=provider, target=client, request=_asked(client, provider))
     begun = SAMPLES[provider][:2]
     out = translator.feed(as_stream(provider, [*begun, body], done=False)) + translator.close()
     check_stream(client, out)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import httpx2
 
 from dragoman.providers.catalogue import catalogue
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from tests.sdk.clients import EVENT_STREAM
 from tests.sdk.digging import Object
@@ -81,7 +81,7 @@ class Gateway:
         upstream = wire(turn.stream)
         told: list[bytes] = []
         for size in CUTS:
-            translator = StreamTranslator(
+            translator = StreamPipeline(
                 source=self._server.protocol, target=client, request=asked, collect=not streamed
             )
             told.append(b"".join([*map(translator.feed, _cut(upstream, size)), translator.close()]))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.accounts.placing import NOWHERE
+from dragoman.accounts.entry import Entry, Lost
+from dragoman.accounts.placing import NOWHERE, Placed
+from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
 from dragoman.store import migrations, open_tables
-from dragoman.store.account_tables import open_account_tables
-from dragoman.store.migrations import STEPS, migrate
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.migrations import MEASURES, STEPS, migrate
+from dragoman.store.records import COLUMNS
+from dragoman.store.sums import KEY, THREAD_KEY
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
@@ -75,6 +81,22 @@ def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
         assert tables.records.count() == 1
 
 
+def _fill_as_before(tables: AccountTables, placed: Iterable[tuple[Entry, Placed]]) -> None:
+    """Write exchanges down as a release before `bookkeeping`, the last column of each table."""
+    batch = Batch()
+    for told, place in placed:
+        batch.add(told, place)
+    for table, columns, rows in (
+        ("records", COLUMNS, batch.rows),
+        ("sums", (*KEY, *MEASURES), batch.sums()),
+        ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_sums()),
+    ):
+        assert columns[-1] == "bookkeeping"
+        marks = ", ".join("?" * (len(columns) - 1))
+        statement = f"INSERT INTO {table} ({', '.join(columns[:-1])}) VALUES ({marks})"
+        tables.connection.executemany(statement, [row[:-1] for row in rows])
+
+
 def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[list[tuple[int, ...]]]:
     """Totals of a file that was begun with so many steps, after more was written."""
     with monkeypatch.context() as earlier:
@@ -82,7 +104,7 @@ def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[li
         tables = open_account_tables(":memory:")
     with closing(tables):
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2)])
-        fill(tables, some_entries(1, 300))
+        (fill if before == len(STEPS) else _fill_as_before)(tables, some_entries(1, 300))
         for statement in done:
             tables.connection.execute(statement)
         migrate(tables.connection)
@@ -165,3 +187,26 @@ def test_a_promise_of_an_older_file_is_kept() -> None:
         migrate(db)
         assert db.execute("SELECT holder, until FROM promises").fetchall() == [("r1", 7)]
         assert db.execute("SELECT id, body FROM responses").fetchall() == [("r1", b"{}")]
+
+
+def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _totals(7, monkeypatch) == _totals(len(STEPS), monkeypatch)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "STEPS", STEPS[:7])
+        tables = open_account_tables(":memory:")
+    with closing(tables):
+        speak(tables, [(1, "alice", "first")], [(1, 1)])
+        lost = (Lost("sampling", "dropped"), Lost("cache_mark", "dropped"), Lost("end_user", "approximated"))
+        told = [(replace(entry(1), losses=lost), Placed(session=1, thread=1))]
+        # As a release before weights counts them.
+        _fill_as_before(tables, [(replace(told[0][0], losses=(lost[0],) * 3), told[0][1])])
+        migrate(tables.connection)
+        fill(tables, told)
+        for table in ("sums", "thread_sums", "quarter_sums", "thread_totals", "session_totals"):
+            found = tables.connection.execute(f"SELECT losses, bookkeeping FROM {table}").fetchall()
+            assert found == [(4, 2)], table
+        assert tables.connection.execute("SELECT DISTINCT losses, bookkeeping FROM long_sums").fetchall() == [(4, 2)]
+        rows = tables.connection.execute("SELECT losses, bookkeeping FROM records ORDER BY number").fetchall()
+        assert rows == [(3, 0), (1, 2)]

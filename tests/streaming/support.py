@@ -61,7 +61,7 @@ def datas(stream: bytes) -> list[dict[str, object]]:
     return found
 
 
-LAST = {
+LAST: dict[str, tuple[bytes, bytes]] = {
     MESSAGES: (CLAUDE, b""),
     CHAT: (sse(*chat_chunks({"content": "one"}), named=False), b"data: [DONE]"),
     RESPONSES: (

@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from tests.streaming.support import CHAT, CLAUDE, CONTINUED, DOUBTFUL, MESSAGES, RESPONSES, chat_chunks, sse
 
 
 def test_a_collected_chat_answer_has_all_of_its_text() -> None:
     chunks = chat_chunks({"content": "one "}, {"reasoning_content": "hm"}, {"content": "two"})
-    stream = StreamTranslator(source=CHAT, target=CHAT, collect=True)
+    stream = StreamPipeline(source=CHAT, target=CHAT, collect=True)
     stream.feed(sse(*chunks, named=False) + b"data: [DONE]\n\n")
     assert json.loads(stream.close())["choices"][0]["message"]["content"] == "one two"
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 def test_nothing_follows_the_terminator(target: str) -> None:
-    stream = StreamTranslator(source=MESSAGES, target=target)
+    stream = StreamPipeline(source=MESSAGES, target=target)
     out = stream.feed(CLAUDE)
     assert out.endswith(b"data: [DONE]\n\n")
     assert stream.finished
@@ -30,7 +30,7 @@ def test_nothing_follows_the_terminator(target: str) -> None:
 
 @pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
 def test_a_stream_is_collected_for_a_client_that_did_not_ask_for_one(target: str) -> None:
-    stream = StreamTranslator(source=MESSAGES, target=target, collect=True)
+    stream = StreamPipeline(source=MESSAGES, target=target, collect=True)
     assert stream.feed(CLAUDE) == b""
     body = stream.close()
     assert b"one STOP two" in body
@@ -39,7 +39,7 @@ def test_a_stream_is_collected_for_a_client_that_did_not_ask_for_one(target: str
 
 
 def test_a_collected_stream_that_breaks_off_is_an_error_with_its_status() -> None:
-    stream = StreamTranslator(source=MESSAGES, target=CHAT, collect=True)
+    stream = StreamPipeline(source=MESSAGES, target=CHAT, collect=True)
     stream.feed(CLAUDE[:400])
     body = json.loads(stream.close())
     assert stream.status == 502
@@ -49,6 +49,6 @@ def test_a_collected_stream_that_breaks_off_is_an_error_with_its_status() -> Non
 @pytest.mark.parametrize("case", [case for case in DOUBTFUL if case != CONTINUED])
 def test_item_7_such_calls_are_never_told_to_others(case: str) -> None:
     protocol, said = DOUBTFUL[case]
-    translator = StreamTranslator(source=protocol, target=CHAT if protocol != CHAT else MESSAGES)
+    translator = StreamPipeline(source=protocol, target=CHAT if protocol != CHAT else MESSAGES)
     told = translator.feed(said) + translator.close()
     assert translator.failure is not None and b'"error"' in told

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import PROTOCOLS, codec_of
 from dragoman.rules.pauses import PauseStage
+from dragoman.streaming import StreamPipeline
 from dragoman.streaming.relay import Relay
 from dragoman.streaming.source import Source
-from dragoman.translate import asked_by, derived_mint
+from dragoman.translate import asked_by, derived_mint, translate_request, translate_response
 from tests.byte_counting import ByteCounter, CountedBytearray
 from tests.sdk.providers import Turn
 from tests.sdk.providers import stream as stream_of
@@ -24,7 +24,7 @@ from tests.streaming.support import CHAT, MESSAGES, QUESTIONS, RESPONSES, STOPS,
 
 @pytest.mark.parametrize(("target", "mark"), [(MESSAGES, b"event: error"), (RESPONSES, b"response.failed")])
 def test_pitfall_069_a_stream_cut_short_is_an_error_in_the_clients_form(target: str, mark: bytes) -> None:
-    stream = StreamTranslator(source=CHAT, target=target)
+    stream = StreamPipeline(source=CHAT, target=target)
     out = stream.feed(sse(*chat_chunks({"content": "half"}, finish=None), named=False)) + stream.close()
     assert mark in out
     assert b"ended unexpectedly" in out
@@ -38,7 +38,7 @@ def test_pitfall_069_a_stream_cut_short_is_an_error_in_the_clients_form(target: 
 )
 def test_garbage_is_never_a_finished_answer(target: str, garbage: bytes) -> None:
     source = CHAT if target != CHAT else MESSAGES
-    stream = StreamTranslator(source=source, target=target)
+    stream = StreamPipeline(source=source, target=target)
     out = stream.feed(garbage) + stream.close()
     assert stream.failure is not None
     assert b"error" in out
@@ -47,7 +47,7 @@ def test_garbage_is_never_a_finished_answer(target: str, garbage: bytes) -> None
 
 
 def test_an_oversized_event_is_a_clear_error() -> None:
-    stream = StreamTranslator(source=CHAT, target=MESSAGES, limit=1000)
+    stream = StreamPipeline(source=CHAT, target=MESSAGES, limit=1000)
     out = stream.feed(b"data: " + b"x" * 2000)
     out += stream.feed(b"x") + stream.close()
     assert b"event: error" in out
@@ -55,7 +55,7 @@ def test_an_oversized_event_is_a_clear_error() -> None:
 
 
 def test_pitfall_184_an_error_inside_a_stream_is_the_clients_error() -> None:
-    stream = StreamTranslator(source=CHAT, target=MESSAGES)
+    stream = StreamPipeline(source=CHAT, target=MESSAGES)
     out = stream.feed(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n') + stream.close()
     assert datas(out)[-1]["type"] == "error"
     assert stream.failure is not None
@@ -69,7 +69,7 @@ def test_a_long_frame_in_small_reads_is_searched_once(target: str, returns: bool
     if returns:
         # Such a stream is not skimmed.
         frame = b":\r\n\r\n" + frame
-    stream = StreamTranslator(source=CHAT, target=target)
+    stream = StreamPipeline(source=CHAT, target=target)
     counter = ByteCounter()
     stream._rest = CountedBytearray(counter)
     stream._source._reader._held = CountedBytearray(counter)
@@ -88,7 +88,7 @@ def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str
     error: dict[str, object] = {"type": "error", "error": {"type": "overloaded_error", "message": words}}
     if source == "openai-responses":
         error = {"type": "error", "code": "server_error", "message": words, "param": None, "sequence_number": 0}
-    translator = StreamTranslator(source=source, target=target)
+    translator = StreamPipeline(source=source, target=target)
     told = translator.feed(sse(error, named=source != "openai-chat")) + translator.close()
     assert translator.failure is not None
     assert b"no room for this" in told
@@ -104,7 +104,7 @@ def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, 
     flood = silence * count
     said = stream_of(source, Turn(stop="end_turn", text="Hello there, " * 50))
     for before in (b"", said[: said.find(b"\n\n", len(said) // 2) + 2]):
-        translator = StreamTranslator(source=source, target=target, collect=collect)
+        translator = StreamPipeline(source=source, target=target, collect=collect)
         translator.feed(before)
         with StepCounter() as counter:
             out = translator.feed(flood)
@@ -123,7 +123,7 @@ def test_item_18_a_whole_answer_is_told_as_the_stream_that_was_asked_for(provide
     mint = Mint(token=lambda length: "A" * length, now=lambda: 1)
     told = translate_response(body, source=provider, target=client, request=request, stream=True, mint=mint)
     for size in (len(body), 1):
-        translator = StreamTranslator(source=provider, target=client, request=request, mint=mint)
+        translator = StreamPipeline(source=provider, target=client, request=request, mint=mint)
         frames = b"".join(translator.feed(body[at : at + size]) for at in range(0, len(body), size))
         assert frames == b""
         assert translator.call_ended() + translator.close() == told.body
@@ -132,7 +132,7 @@ def test_item_18_a_whole_answer_is_told_as_the_stream_that_was_asked_for(provide
 
 @pytest.mark.parametrize("client", [MESSAGES, CHAT, RESPONSES])
 def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
-    translator = StreamTranslator(source=MESSAGES, target=client, collect=client == MESSAGES)
+    translator = StreamPipeline(source=MESSAGES, target=client, collect=client == MESSAGES)
     body = b'{"type":"error","error":{"type":"overloaded_error","message":"too busy"}}'
     assert b"too busy" in translator.feed(body) + translator.close()
     assert translator.failure is not None and translator.failure.message == "too busy"
@@ -164,7 +164,7 @@ _SILENT: dict[str, tuple[dict[str, object], ...]] = {
 def test_the_counts_at_the_end_of_an_answer_that_says_nothing_are_its_counts(
     source: str, target: str, at_once: bool
 ) -> None:
-    stream = StreamTranslator(source=source, target=target)
+    stream = StreamPipeline(source=source, target=target)
     frames = [sse(event) for event in _SILENT[source]]
     for piece in [b"".join(frames)] if at_once else frames:
         stream.feed(piece)
@@ -176,7 +176,7 @@ def test_the_counts_at_the_end_of_an_answer_that_says_nothing_are_its_counts(
 
 
 def test_what_the_opening_of_an_answer_counts_is_not_its_count() -> None:
-    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    stream = StreamPipeline(source=MESSAGES, target=MESSAGES)
     start, end, _ = _SILENT[MESSAGES]
     said = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Well"}}
     stream.feed(sse(start, said))
@@ -226,7 +226,7 @@ _UNENDED: dict[str, tuple[str, bool, tuple[dict[str, object], ...]]] = {
 @pytest.mark.parametrize("case", _UNENDED)
 def test_counts_that_come_with_the_reason_for_the_end_are_those_of_all(case: str, target: str, collect: bool) -> None:
     source, known, events = _UNENDED[case]
-    stream = StreamTranslator(source=source, target=target, collect=collect)
+    stream = StreamPipeline(source=source, target=target, collect=collect)
     for event in events:
         stream.feed(sse(event, named=source == MESSAGES))
     assert not stream.finished
@@ -241,7 +241,7 @@ def test_counts_that_come_with_the_reason_for_the_end_are_those_of_all(case: str
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
 def test_counts_that_come_while_another_choice_goes_on_are_not_those_of_all(target: str) -> None:
-    stream = StreamTranslator(source=CHAT, target=target)
+    stream = StreamPipeline(source=CHAT, target=target)
     for chunk in (_HELLO, _chunk({"content": "Hi."}, place=1), {**_STOP, "usage": _SOME}):
         stream.feed(sse(chunk, named=False))
     assert not stream.is_counted
@@ -251,7 +251,7 @@ def test_counts_that_come_while_another_choice_goes_on_are_not_those_of_all(targ
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
 def test_counts_that_came_before_another_choice_are_not_those_of_all(target: str) -> None:
-    stream = StreamTranslator(source=CHAT, target=target)
+    stream = StreamPipeline(source=CHAT, target=target)
     for chunk in (_HELLO, {**_STOP, "usage": _SOME}, _chunk({"content": "Hi."}, place=1)):
         stream.feed(sse(chunk, named=False))
     assert not stream.is_counted
@@ -259,7 +259,7 @@ def test_counts_that_came_before_another_choice_are_not_those_of_all(target: str
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
 def test_counts_that_cannot_be_read_end_nothing(target: str) -> None:
-    stream = StreamTranslator(source=CHAT, target=target)
+    stream = StreamPipeline(source=CHAT, target=target)
     for chunk in ({**_HELLO, "usage": _SOME}, {**_STOP, "usage": "n/a"}):
         stream.feed(sse(chunk, named=False))
     assert not stream.is_counted

@@ -12,7 +12,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold, fold
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
-from dragoman.streaming import StreamTranslator, Tap
+from dragoman.streaming import StreamPipeline, Tap
 from dragoman.streaming.tap import Frames
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.providers import Call, Turn, answer, stream
@@ -20,7 +20,7 @@ from tests.streaming.support import CHAT, CLAUDE, MESSAGES, QUESTIONS, RESPONSES
 
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 PAIRS = [(source, target) for source in PROTOCOLS for target in PROTOCOLS]
-STOPS = {MESSAGES: "tool_use", CHAT: "tool_calls", RESPONSES: "completed"}
+STOPS: dict[str, str] = {MESSAGES: "tool_use", CHAT: "tool_calls", RESPONSES: "completed"}
 SIZES = (1, 7, 10**6)
 
 
@@ -52,7 +52,7 @@ def _asked(client: str, provider: str) -> TranslatedRequest:
     return translate_request(json.dumps(QUESTIONS[client]).encode(), source=client, target=provider, model="m")
 
 
-def _fed(translator: StreamTranslator, data: bytes, size: int = 7) -> bytes:
+def _fed(translator: StreamPipeline, data: bytes, size: int = 7) -> bytes:
     return b"".join(translator.feed(data[at : at + size]) for at in range(0, len(data), size)) + translator.close()
 
 
@@ -69,9 +69,9 @@ def test_events_tell_the_whole_answer_and_the_client_gets_the_same_bytes(
     source: str, target: str, size: int, collect: bool
 ) -> None:
     data, request = _stream(source), _asked(target, source)
-    plain = StreamTranslator(source=source, target=target, request=request, collect=collect)
+    plain = StreamPipeline(source=source, target=target, request=request, collect=collect)
     watcher = Watcher()
-    watched = StreamTranslator(
+    watched = StreamPipeline(
         source=source, target=target, request=request, collect=collect, tap=Tap(events=watcher.see)
     )
     assert _fed(watched, data, size) == _fed(plain, data, size)
@@ -90,8 +90,8 @@ def test_frames_are_the_providers_bytes_cut_between_frames(source: str, target: 
     data = b": hello\n\n" + _stream(source) + b": the end\n\n"
     request = _asked(target, source)
     watcher = Watcher()
-    plain = StreamTranslator(source=source, target=target, request=request)
-    watched = StreamTranslator(source=source, target=target, request=request, tap=Tap(frames=watcher.frames.append))
+    plain = StreamPipeline(source=source, target=target, request=request)
+    watched = StreamPipeline(source=source, target=target, request=request, tap=Tap(frames=watcher.frames.append))
     assert _fed(watched, data, size) == _fed(plain, data, size)
     assert b"".join(watcher.frames) == data
     assert all(frame.endswith(b"\n\n") for frame in watcher.frames)
@@ -105,12 +105,12 @@ def test_a_relay_hands_on_runs_of_frames_unread(protocol: str) -> None:
     deltas = data.count(b"data: ")
     watcher = Watcher()
     tap = Tap(frames=watcher.frames.append)
-    translator = StreamTranslator(source=protocol, target=protocol, tap=tap)
+    translator = StreamPipeline(source=protocol, target=protocol, tap=tap)
     assert translator.feed(data) + translator.close() == data
     assert b"".join(watcher.frames) == data
     assert len(watcher.frames) < deltas
     both = Watcher()
-    reading = StreamTranslator(source=protocol, target=protocol, tap=Tap(events=both.see, frames=both.frames.append))
+    reading = StreamPipeline(source=protocol, target=protocol, tap=Tap(events=both.see, frames=both.frames.append))
     assert reading.feed(data) + reading.close() == data
     assert both.texts == said and b"".join(both.frames) == data
 
@@ -121,7 +121,7 @@ def test_frames_that_say_nothing_are_frames(protocol: str, silence: bytes) -> No
     first, last = _stream(protocol).split(b"\n\n", 1)
     data = first + b"\n\n" + silence * 5 + last
     watcher = Watcher()
-    translator = StreamTranslator(source=protocol, target=protocol, tap=Tap(frames=watcher.frames.append))
+    translator = StreamPipeline(source=protocol, target=protocol, tap=Tap(frames=watcher.frames.append))
     assert _fed(translator, data) == data
     assert b"".join(watcher.frames) == data
 
@@ -131,7 +131,7 @@ def test_what_belongs_to_no_frame_comes_last(target: str) -> None:
     watcher = Watcher()
     cut = CLAUDE[: CLAUDE.index(b"OP two")]
     tap = Tap(events=watcher.see, frames=watcher.frames.append)
-    translator = StreamTranslator(source=MESSAGES, target=target, tap=tap)
+    translator = StreamPipeline(source=MESSAGES, target=target, tap=tap)
     _fed(translator, cut)
     assert b"".join(watcher.frames) == cut
     assert not watcher.frames[-1].endswith(b"\n")
@@ -141,7 +141,7 @@ def test_what_belongs_to_no_frame_comes_last(target: str) -> None:
 @pytest.mark.parametrize("target", PROTOCOLS)
 def test_an_end_from_outside_is_an_event(target: str) -> None:
     watcher = Watcher()
-    translator = StreamTranslator(source=MESSAGES, target=target, tap=Tap(events=watcher.see))
+    translator = StreamPipeline(source=MESSAGES, target=target, tap=Tap(events=watcher.see))
     translator.feed(CLAUDE[: CLAUDE.index(b"OP two")])
     failure = Failure(kind=FailureKind.TIMEOUT, status=504, message="too long")
     translator.fail(failure)
@@ -152,7 +152,7 @@ def test_what_a_stop_string_cut_off_is_not_told_to_watchers_either() -> None:
     chat = {**QUESTIONS[CHAT], "stop": ["STOP"]}
     request = translate_request(json.dumps(chat).encode(), source=CHAT, target=RESPONSES, model="m")
     watcher = Watcher()
-    translator = StreamTranslator(source=RESPONSES, target=CHAT, request=request, tap=Tap(events=watcher.see))
+    translator = StreamPipeline(source=RESPONSES, target=CHAT, request=request, tap=Tap(events=watcher.see))
     _fed(translator, stream(RESPONSES, Turn(stop="completed", text="one STOP two")))
     assert watcher.texts == "one "
 
@@ -162,7 +162,7 @@ def test_an_answer_that_came_whole_is_told_in_events_and_handed_on_as_it_came(so
     data = json.dumps(answer(source, Turn(stop=STOPS[source], text="Hello."))).encode()
     watcher = Watcher()
     tap = Tap(events=watcher.see, frames=watcher.frames.append)
-    translator = StreamTranslator(source=source, target=CHAT, request=_asked(CHAT, source), tap=tap)
+    translator = StreamPipeline(source=source, target=CHAT, request=_asked(CHAT, source), tap=tap)
     _fed(translator, data)
     assert watcher.texts == "Hello."
     assert watcher.frames == [data]
@@ -191,6 +191,6 @@ def test_a_whole_answer_is_there_as_a_value(source: str) -> None:
 
 def test_a_watcher_can_fold_what_it_sees() -> None:
     folding = Fold(MESSAGES)
-    translator = StreamTranslator(source=MESSAGES, target=CHAT, tap=Tap(events=folding.take))
+    translator = StreamPipeline(source=MESSAGES, target=CHAT, tap=Tap(events=folding.take))
     _fed(translator, CLAUDE)
     assert folding.response().parts == (Text(text="one STOP two"),)

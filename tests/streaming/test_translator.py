@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman import StreamTranslator, WireError, translate_request
+from dragoman.errors import WireError
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import translate_request
 from tests.streaming.support import CHAT, CLAUDE, MESSAGES, RESPONSES, datas, member, sse
 
 
@@ -16,7 +18,7 @@ def test_a_stop_string_ends_the_stream_and_the_provider_may_be_cancelled() -> No
     )
     assert asked.asked is not None
     assert asked.asked.stops == ("STOP",)
-    stream = StreamTranslator(source=RESPONSES, target=MESSAGES, request=asked)
+    stream = StreamPipeline(source=RESPONSES, target=MESSAGES, request=asked)
     answer: dict[str, object] = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
     where: dict[str, object] = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     item: dict[str, object] = {
@@ -44,15 +46,15 @@ def test_a_stop_string_ends_the_stream_and_the_provider_may_be_cancelled() -> No
 
 
 def test_a_heartbeat_has_the_clients_form() -> None:
-    beats = {target: StreamTranslator(source=CHAT, target=target).heartbeat for target in (MESSAGES, RESPONSES)}
+    beats = {target: StreamPipeline(source=CHAT, target=target).heartbeat for target in (MESSAGES, RESPONSES)}
     assert beats[MESSAGES].startswith(b"event: ping\n")
     assert beats[RESPONSES].startswith(b": ")
-    assert StreamTranslator(source=CHAT, target=MESSAGES, collect=True).heartbeat == b""
+    assert StreamPipeline(source=CHAT, target=MESSAGES, collect=True).heartbeat == b""
 
 
 def test_bytes_may_come_in_any_form_but_text_is_no_stream() -> None:
-    stream = StreamTranslator(source=MESSAGES, target=CHAT)
+    stream = StreamPipeline(source=MESSAGES, target=CHAT)
     out = stream.feed(memoryview(CLAUDE[:100])) + stream.feed(bytearray(CLAUDE[100:]))  # type: ignore[arg-type]  # both are taken
     assert out.endswith(b"data: [DONE]\n\n")
     with pytest.raises(WireError, match="expected bytes, found text"):
-        StreamTranslator(source=MESSAGES, target=CHAT).feed("data")  # type: ignore[arg-type]  # wrong on purpose
+        StreamPipeline(source=MESSAGES, target=CHAT).feed("data")  # type: ignore[arg-type]  # wrong on purpose

@@ -12,14 +12,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman import (
-    DragomanError,
-    StreamTranslator,
-    TranslatedRequest,
-    translate_request,
-    translate_response,
-)
+from dragoman.errors import DragomanError
 from dragoman.providers.catalogue import Listing, catalogue
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.oracles import check_request
 from tools.replaying.clients import Heard, hear_stream, hear_whole
 from tools.replaying.dialects import CHAT, DIALECTS, MESSAGES, Object
@@ -134,13 +130,13 @@ class _Journey:
         self.form = "stream as whole"
         body, asked = self.asked(streamed=False)
         source = self.exchange.dialect
-        collected = StreamTranslator(source=source, target=self.target, request=asked, collect=True)
+        collected = StreamPipeline(source=source, target=self.target, request=asked, collect=True)
         answer = collected.feed(raw) + collected.close()
         self.tally.translations += 1
         self.heard(hear_whole(self.target, answer, collected.status), body)
 
     def _fed(self, raw: bytes, asked: TranslatedRequest, size: int) -> bytes:
-        translator = StreamTranslator(source=self.exchange.dialect, target=self.target, request=asked)
+        translator = StreamPipeline(source=self.exchange.dialect, target=self.target, request=asked)
         pieces = [translator.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
         self.tally.translations += 1
         self.tally.streams += 1
@@ -152,7 +148,7 @@ class _Journey:
         self.form = "relay"
         if raw is not None:
             for size in (len(raw), 61):
-                translator = StreamTranslator(source=source, target=source)
+                translator = StreamPipeline(source=source, target=source)
                 pieces = [translator.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
                 came = b"".join(pieces) + translator.close()
                 self.tally.translations += 1

@@ -13,6 +13,7 @@ from dragoman.accounts.rows import Details, details_of
 from dragoman.accounts.secret import NAME as SECRET
 from dragoman.accounts.secret import key_of, secret_in
 from dragoman.errors import DragomanError
+from dragoman.model.features import weight_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.ids import object_ids
 from dragoman.rules.instants import format_instant
@@ -286,7 +287,7 @@ def classes_of(money: Money) -> list[tuple[str, int]]:
 
 
 def _lost(loss: Lost) -> JsonValue:
-    return {"feature": loss.feature, "fate": loss.fate, "place": loss.place}
+    return {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
 
 
 def _considered(found: Considered) -> JsonValue:

@@ -64,6 +64,7 @@ FIELDS = {
     "provider_cost_nano_usd": "said_cost",
     "price_version": "price",
     "losses": "losses",
+    "bookkeeping_losses": "bookkeeping",
     "upstream_id": "upstream_id",
     "response_id": "response_id",
     "details": "details",

@@ -292,4 +292,5 @@ def figures_of(row: RecordRow) -> Figures:
         cost=row.cost,
         unpriced=row.unpriced,
         losses=row.losses,
+        bookkeeping=row.bookkeeping,
     )

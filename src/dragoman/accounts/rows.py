@@ -23,6 +23,7 @@ from dragoman.accounts.entry import (
     Money,
 )
 from dragoman.accounts.placing import Placed
+from dragoman.model.features import weight_of
 from dragoman.sessions.facts import NOTHING, Facts
 
 # A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
@@ -97,10 +98,16 @@ def _cost(entry: Entry) -> int:
     return 0 if entry.money is None else entry.money.total
 
 
+def _bookkeeping(losses: tuple[Lost, ...]) -> int:
+    """How many losses are bookkeeping (decision 38)."""
+    return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
+
+
 def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
     # By places, which never change: columns are named as members are, and stand in their order but for a few.
     said = astuple(entry)
     tokens, money, losses = entry.tokens, entry.money, entry.losses
+    bookkeeping = _bookkeeping(losses)
     # Plain numbers and arrays of bytes: whatever else is handed to SQLite is asked first how it would like to be kept.
     return (
         said[0],
@@ -124,12 +131,13 @@ def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> t
         unpriced,
         None if money is None else money.said,
         "" if money is None else money.version,
-        len(losses),
+        len(losses) - bookkeeping,
         said[32],
         said[33],
         bytearray(
             _encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36], *said[37:39]))
         ),
+        bookkeeping,
     )
 
 
@@ -149,7 +157,8 @@ def _measures(entry: Entry, cost: int, unpriced: int) -> tuple[int, ...]:
         )
     # Times are those of requests.
     times = (0, 0, 0) if not counted[0] else (entry.took, first, 1) if first > 0 else (entry.took, 0, 0)
-    return (*counted, *used, +entry.estimated, cost, unpriced, len(entry.losses), *times)
+    bookkeeping = _bookkeeping(entry.losses)
+    return (*counted, *used, +entry.estimated, cost, unpriced, len(entry.losses) - bookkeeping, *times, bookkeeping)
 
 
 class Batch:

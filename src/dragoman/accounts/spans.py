@@ -24,6 +24,7 @@ from dragoman.accounts.entry import (
     Tokens,
 )
 from dragoman.accounts.trace_context import span_id_of, trace_id_of
+from dragoman.model.features import weight_of
 
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
@@ -167,8 +168,10 @@ def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[
         if entry.considered_more:
             yield names.CONSIDERED_MORE, entry.considered_more
     yield names.CALLS, len(entry.calls)
-    if entry.losses:
-        yield names.LOSSES, tuple(dict.fromkeys(f"{loss.fate}:{loss.feature}" for loss in entry.losses))
+    for name, weight in ((names.LOSSES, "changes_response"), (names.BOOKKEEPING, "bookkeeping")):
+        lost = [f"{loss.fate}:{loss.feature}" for loss in entry.losses if weight_of(loss.feature) == weight]
+        if lost:
+            yield name, tuple(dict.fromkeys(lost))
     if entry.tokens is not None:
         yield from _of_tokens(entry.tokens)
         if entry.estimated:

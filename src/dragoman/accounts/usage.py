@@ -58,6 +58,8 @@ class Figures(Struct, frozen=True):
     took_microseconds: int = 0
     first_microseconds: int = 0
     first_requests: int = 0
+    # `losses` counts those that change the response (decision 38).
+    bookkeeping_losses: int = 0
 
 
 _FIGURES = Figures.__struct_fields__
@@ -137,6 +139,7 @@ def figures_of(measures: Measures) -> Figures:
         took,
         first,
         firsts,
+        bookkeeping,
     ) = measures
     fresh = given - cache_read - cache_write
     return Figures(
@@ -158,6 +161,7 @@ def figures_of(measures: Measures) -> Figures:
         took_microseconds=took,
         first_microseconds=first,
         first_requests=firsts,
+        bookkeeping_losses=bookkeeping,
     )
 
 

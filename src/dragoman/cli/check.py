@@ -18,6 +18,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, doubts
 from dragoman.config.settings import Line, Settings
 from dragoman.config.toml_lines import dotted
+from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import catalogue
@@ -117,7 +118,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield "file", settings.file or "none: the environment alone"
-    yield "address", f"http://{host}:{server.port}" + (" strict" if server.strict else "")
+    yield "address", f"http://{host}:{server.port}" + _strict(server.strict)
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
     yield "keys", str(len(settings.keys) or none)
     if settings.telemetry.endpoint:
@@ -176,7 +177,11 @@ def _describe(provider: Provider) -> str:
 
 
 def _target(line: Line) -> str:
-    return f"{describe_line(line)}{' strict' if line.strict else ''}"
+    return f"{describe_line(line)}{_strict(line.strict)}"
+
+
+def _strict(strict: Strict) -> str:
+    return ' strict = "all"' if strict == "all" else " strict" if strict else ""
 
 
 def _live(settings: Settings, screen: Screen) -> int:

@@ -12,9 +12,11 @@ from dragoman.accounts.entry import Call, Considered, Money, Tokens
 from dragoman.accounts.exchanges import Exchange, classes_of, fresh_of
 from dragoman.accounts.trees import CERTAIN
 from dragoman.cli import amounts
+from dragoman.cli.ledger import left_out
 from dragoman.cli.recorded import Recorded
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table, wrapped
 from dragoman.gateway.records.log_columns import quoted
+from dragoman.model.features import weight_of
 
 _ATTEMPTS = (
     Column(heading="#", right=True),
@@ -37,10 +39,11 @@ _CONSIDERED = (
     Column(heading="NOTE", below=True),
 )
 _NONE = "-"
+_MEANING = "docs/losses.md"
 _LEFT_OUT = "left out"
 
 
-def as_page(exchange: Exchange, kept: Recorded, screen: Screen) -> Iterator[str]:
+def as_page(exchange: Exchange, kept: Recorded, screen: Screen, *, all_losses: bool = False) -> Iterator[str]:
     """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
     exact = not screen.terminal
     facts = [(name, words) for name, words in _facts(exchange, kept, exact) if words]
@@ -53,8 +56,13 @@ def as_page(exchange: Exchange, kept: Recorded, screen: Screen) -> Iterator[str]
         yield from table(screen, _ATTEMPTS, rows)
     losses = exchange.details.losses
     if losses:
+        listed = losses if all_losses else [loss for loss in losses if weight_of(loss.feature) == "changes_response"]
         yield ""
-        yield from table(screen, _LOSSES, [(loss.fate, loss.feature, loss.place) for loss in losses])
+        if listed:
+            yield from table(screen, _LOSSES, [(loss.fate, loss.feature, loss.place) for loss in listed])
+        yield from left_out(len(losses) - len(listed), len(listed))
+        if screen.terminal:
+            yield from wrapped(screen, f"What each loss means: {_MEANING}")
 
 
 def _ranking(exchange: Exchange, screen: Screen, exact: bool) -> Iterator[str]:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from dragoman.cli import documents, ledger
+from dragoman.cli import amounts, documents, ledger
+from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS, recognise
-from dragoman.translate import LossLine, as_json, translate_request
+from dragoman.translate import LossLine, as_json, changes_in, translate_request
 from dragoman.wire.json import decode, decode_object, encode_text
 
 _GAP = "  "
@@ -43,7 +44,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="The same request in all three dialects side by side, with what each costs in losses.",
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a request; - is standard input")
+    parser.add_argument("--model", help="the model's name, where the request has none because the URL names it")
     parser.add_argument("--json", action="store_true", help="for programs")
+    add_all_losses(parser, "the ledgers")
     parser.set_defaults(run=run)
 
 
@@ -53,20 +56,20 @@ def run(options: argparse.Namespace) -> int:
     codec = recognise(body)
     if codec is None:
         raise DragomanError("expected a request with `messages` or `input`, found neither")
-    versions = [_version(body, codec.name, other.name) for other in PROTOCOLS]
+    versions = [_version(body, codec.name, other.name, options.model) for other in PROTOCOLS]
     screen = screen_of(sys.stdout, options.color)
     if options.json:
         documents.write(_as_json(codec.name, versions).encode() + b"\n")
     elif screen.terminal:
-        documents.say(_as_text(codec.name, versions, screen), screen)
+        documents.say(_as_text(codec.name, versions, screen, all_losses=options.all_losses), screen)
     else:
-        documents.say("\n".join(_as_rows(codec.name, versions, screen)), screen)
+        documents.say("\n".join(_as_rows(codec.name, versions, screen, all_losses=options.all_losses)), screen)
     return 0
 
 
-def _version(body: JsonObject, source: str, target: str) -> Version:
+def _version(body: JsonObject, source: str, target: str, model: str | None) -> Version:
     try:
-        out = translate_request(body, source=source, target=target)
+        out = translate_request(body, source=source, target=target, model=model)
     except DragomanError as error:
         return Version(target, None, (), str(error))
     return Version(target, decode(out.body), out.losses)
@@ -80,7 +83,7 @@ def _as_json(source: str, versions: list[Version]) -> str:
     return encode_text({"source": source, "dialects": dialects})
 
 
-def _as_rows(source: str, versions: list[Version], screen: Screen) -> Iterator[str]:
+def _as_rows(source: str, versions: list[Version], screen: Screen, *, all_losses: bool) -> Iterator[str]:
     """Each version whole on one line, and a line for each loss."""
     rows = [
         (version.protocol, _words(version, source), version.problem or encode_text(version.body))
@@ -90,14 +93,14 @@ def _as_rows(source: str, versions: list[Version], screen: Screen) -> Iterator[s
     lost = [
         (version.protocol, loss["fate"], loss["feature"], loss["at"], loss["note"])
         for version in versions
-        for loss in version.losses
+        for loss in (version.losses if all_losses else changes_in(version.losses))
     ]
     if lost:
         yield ""
         yield from table(screen, _LOST, lost)
 
 
-def _as_text(source: str, versions: list[Version], screen: Screen) -> str:
+def _as_text(source: str, versions: list[Version], screen: Screen, *, all_losses: bool) -> str:
     size = max((screen.width - len(_GAP) * (len(versions) - 1)) // len(versions), _NARROWEST)
     columns = [_column(version, source, size) for version in versions]
     height = max(len(column) for column in columns)
@@ -107,7 +110,8 @@ def _as_text(source: str, versions: list[Version], screen: Screen) -> str:
     ]
     for version in versions:
         if version.losses:
-            lines += ["", f"Lost on the way to {version.protocol}:", ledger.as_table(version.losses, screen)]
+            listed = ledger.as_table(version.losses, screen, all_losses=all_losses)
+            lines += ["", f"Lost on the way to {version.protocol}:", listed]
     return "\n".join(lines)
 
 
@@ -125,8 +129,10 @@ def _words(version: Version, source: str) -> str:
 def _cost(version: Version) -> str:
     if version.problem is not None:
         return "refused"
-    count = len(version.losses)
-    return "nothing lost" if not count else f"{count} loss{'es' if count > 1 else ''}"
+    count, all_of_them = len(changes_in(version.losses)), len(version.losses)
+    if not count:
+        return f"bookkeeping alone ({all_of_them})" if all_of_them else "nothing lost"
+    return amounts.counted(count, "loss", "losses")
 
 
 def _fit(line: str, size: int) -> list[str]:

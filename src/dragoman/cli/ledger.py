@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman import translate
+from dragoman.cli import amounts
 from dragoman.cli.terminal import Column, Screen, table
-from dragoman.translate import LossLine
+from dragoman.translate import LossLine, changes_in
 from dragoman.wire.json import encode_text
 
 _COLUMNS = (
@@ -22,10 +23,19 @@ def as_json(losses: Sequence[LossLine]) -> str:
     return encode_text(translate.as_json(losses))
 
 
-def as_table(losses: Sequence[LossLine], screen: Screen) -> str:
-    """The ledger as a table; the notes go on below."""
+def as_table(losses: Sequence[LossLine], screen: Screen, *, all_losses: bool = False) -> str:
+    """The ledger as a table; the notes go on below. Without `all_losses`, bookkeeping is a number."""
     if not losses:
         return "nothing was lost"
-    return "\n".join(
-        table(screen, _COLUMNS, [(loss["fate"], loss["feature"], loss["at"], loss["note"]) for loss in losses])
-    )
+    listed = losses if all_losses else changes_in(losses)
+    rows = [(loss["fate"], loss["feature"], loss["at"], loss["note"]) for loss in listed]
+    lines = table(screen, _COLUMNS, rows) if rows else []
+    return "\n".join([*lines, *left_out(len(losses) - len(listed), len(rows))])
+
+
+def left_out(bookkeeping: int, listed: int) -> list[str]:
+    """The line below a list of losses that counts those it leaves out."""
+    if not bookkeeping:
+        return []
+    number = amounts.counted(bookkeeping, "bookkeeping loss", "bookkeeping losses")
+    return [f"{'and ' if listed else ''}{number} without effect on the response; --all-losses lists them"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.cli import documents
-from dragoman.cli.parser import UNREAD
+from dragoman.cli.parser import UNREAD, add_all_losses
 from dragoman.cli.recorded import (
     Recorded,
     add_config,
@@ -59,6 +59,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--thread", metavar="NUMBER", type=int, help="of this thread alone, as `dragoman session` has it"
     )
     parser.add_argument("--errors", action="store_true", help="those that were refused, failed or crashed")
+    add_all_losses(parser, "lines and the page of one")
     parser.add_argument("--ids", action="store_true", help="with the id of each, however little room there is")
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
     parser.add_argument("--json", action="store_true", help="for programs: an object a line")
@@ -93,7 +94,7 @@ def _show(kept: Recorded, options: argparse.Namespace) -> int:
         write_json(exchanges.as_json(found))
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say("\n".join(as_page(found, kept, screen)), screen)
+        documents.say("\n".join(as_page(found, kept, screen, all_losses=options.all_losses)), screen)
     return status
 
 
@@ -169,7 +170,7 @@ def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange],
     from dragoman.gateway.records.log_columns import LogColumns
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
-    columns = LogColumns(screen)
+    columns = LogColumns(screen, all_losses=options.all_losses)
     looked_at = screen.columns() is not None
     told = [kept.day(now_in_micro())]
 
@@ -189,6 +190,7 @@ def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange],
 def record_of(exchange: Exchange) -> Record:
     """An exchange as the gateway's log has it; its clock begins with it."""
     from dragoman.gateway.records.record import Attempt, Record
+    from dragoman.model.features import weight_of
     from dragoman.model.response import Usage
     from dragoman.translate import LossLine
 
@@ -235,7 +237,10 @@ def record_of(exchange: Exchange) -> Record:
         first=(row.first or 0) / _MICRO,
         ended=row.took / _MICRO,
         usage=None if tokens is None else Usage(input=tokens.input, output=tokens.output, cache_read=tokens.cache_read),
-        losses=tuple(LossLine(fate=loss.fate, feature=loss.feature, at=loss.place, note="") for loss in details.losses),
+        losses=tuple(
+            LossLine(fate=loss.fate, feature=loss.feature, weight=weight_of(loss.feature), at=loss.place, note="")
+            for loss in details.losses
+        ),
         # Of those that crashed nobody was left to say so.
         failure=row.failure or ("crashed" if row.outcome == "crashed" else ""),
         why=details.why,

@@ -69,6 +69,13 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{value!r} is not known; {known}")
 
 
+def add_all_losses(parser: argparse.ArgumentParser, where: str) -> None:
+    """Declare the option that shows bookkeeping, too (decision 38)."""
+    parser.add_argument(
+        "--all-losses", action="store_true", help=f"{where}: with losses that do not change the response (bookkeeping)"
+    )
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Declare what every command has, in this one and in all below it."""
     parser.add_argument(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.greeting import Found, lines_to_try, provider_lines
+from dragoman.cli.parser import add_all_losses
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
@@ -65,6 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="if no key is configured, make one, print it once, and keep its hash in FILE",
     )
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
+    add_all_losses(parser, "log lines of text")
     parser.add_argument(
         "--log-file", metavar="FILE", help="write the log there, for nobody else to read; the last 32 MB are kept"
     )
@@ -120,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
     form = {"json": True, "text": False}.get(options.log)
     out = sys.stderr if log_file is None else log_file.out
     screen = screen_of(out, os.environ, options.color)
-    log = Log(out, json=form, quiet=options.log == "off", screen=screen)
+    log = Log(out, json=form, quiet=options.log == "off", screen=screen, all_losses=options.all_losses)
     if log_file is not None:
         log.bound(log_file.make_room)
     if options.log != "off" and (log_file is not None or not sys.stderr.isatty()):

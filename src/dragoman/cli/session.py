@@ -8,8 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dragoman.cli import amounts, documents
+from dragoman.cli.parser import add_all_losses
 from dragoman.cli.recorded import Recorded, add_config, looked_into, name_of, now_in_micro, recorded, shown, write_json
-from dragoman.cli.sessions import STATES, figures_as_json, link_of, session_members, state_of, troubles_of
+from dragoman.cli.sessions import (
+    STATES,
+    figures_as_json,
+    link_of,
+    session_members,
+    state_of,
+    troubles_of,
+    with_all_losses,
+)
 from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
@@ -58,6 +67,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--key", metavar="NAME", help="whose it is, where two keys have the same id")
     parser.add_argument("--all", action="store_true", help="every thread on a line of its own")
     parser.add_argument("--json", action="store_true", help="for programs")
+    add_all_losses(parser, "counts of the page")
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -74,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
         opened = live.opened_now(tables, kept.path)
         session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
         found = sessions.whole(tables, session, opened, now, fold=fold)
+    if options.all_losses and not options.json:
+        found = with_all_losses(found)
     if options.json:
         write_json(_as_json(found))
     elif screen.terminal:

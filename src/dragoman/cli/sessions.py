@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.cli import amounts, documents
+from dragoman.cli.parser import add_all_losses
 from dragoman.cli.recorded import (
     Recorded,
     add_config,
@@ -70,6 +72,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--all", action="store_true", help="with the threads of each")
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
     parser.add_argument("--json", action="store_true", help="for programs")
+    add_all_losses(parser, "counts of the table")
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -106,6 +109,10 @@ def run(options: argparse.Namespace) -> int:
             screen,
         )
         return status
+    if options.all_losses:
+        lines = tuple(replace(line, figures=all_lost(line.figures)) for line in found.lines)
+        found = replace(found, lines=lines, without=all_lost(found.without))
+        wholes = {number: with_all_losses(whole) for number, whole in wholes.items()}
     documents.say("\n".join(_as_text(found, wholes, kept, screen, now)), screen)
     return status
 
@@ -219,6 +226,18 @@ def state_of(standing: Standing, now: int) -> str:
     from dragoman.accounts.standing import in_words
 
     return in_words(standing, now)
+
+
+def all_lost(figures: Figures) -> Figures:
+    """Figures whose losses include bookkeeping (decision 38)."""
+    return replace(figures, losses=figures.losses + figures.bookkeeping)
+
+
+def with_all_losses(found: Whole) -> Whole:
+    """A session whose figures include bookkeeping."""
+    tree = found.tree
+    nodes = tuple(replace(node, own=all_lost(node.own), whole=all_lost(node.whole)) for node in tree.nodes)
+    return replace(found, tree=replace(tree, nodes=nodes, total=all_lost(tree.total)))
 
 
 def troubles_of(figures: Figures) -> Iterable[str]:

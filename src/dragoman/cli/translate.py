@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 
 from dragoman.cli import documents, ledger
-from dragoman.cli.terminal import screen_of
+from dragoman.cli.parser import add_all_losses
+from dragoman.cli.terminal import Screen, screen_of
 from dragoman.errors import WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_answer
-from dragoman.streaming import StreamTranslator
-from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import LossLine, TranslatedRequest, changes_in, translate_request, translate_response
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
 
@@ -45,9 +46,26 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kind.add_argument("--answer", action="store_true", help="it is a provider's answer, not a request")
     kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")
     parser.add_argument("--request", metavar="FILE", help="with --answer or --stream: the client's request it answers")
-    parser.add_argument("--model", help="the model's name at the provider, if it is another")
+    parser.add_argument("--model", help="the model's name at the provider, if it is another or the request has none")
     parser.add_argument("--upstream", help="the provider's label, for example openai or deepseek")
-    parser.add_argument("--strict", action="store_true", help=f"exit with status {LOST} if anything is lost")
+    strict = parser.add_mutually_exclusive_group()
+    strict.add_argument(
+        "--strict",
+        action="store_const",
+        const=True,
+        default=False,
+        help=f"exit with status {LOST} if a loss changes the response",
+    )
+    # An option of its own: a value that may be left out would take FILE for itself.
+    strict.add_argument(
+        "--strict=all",
+        dest="strict",
+        action="store_const",
+        const="all",
+        default=False,
+        help=f"exit with status {LOST} if anything is lost, bookkeeping included",
+    )
+    add_all_losses(parser, "the ledger")
     parser.add_argument("--json", action="store_true", help="the ledger as JSON")
     parser.set_defaults(run=run)
 
@@ -83,7 +101,7 @@ def _stream(options: argparse.Namespace) -> int:
     source = options.source
     if source is None:
         source, chunks = _recognised_stream(chunks)
-    stream = StreamTranslator(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
+    stream = StreamPipeline(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
     for chunk in chunks:
         documents.write(stream.feed(chunk))
         if stream.finished:
@@ -93,7 +111,7 @@ def _stream(options: argparse.Namespace) -> int:
     if stream.failure is not None:
         documents.complain(stream.failure.message)
         return FAILED
-    return LOST if options.strict and stream.losses else 0
+    return LOST if _is_refused(options, stream.losses) else 0
 
 
 def _asked(options: argparse.Namespace, source: str) -> TranslatedRequest | None:
@@ -127,7 +145,7 @@ def _recognised_stream(chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
 
 
 def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
-    if options.strict and losses:
+    if _is_refused(options, losses):
         _tell(options, losses)
         return LOST
     documents.write(data)
@@ -135,6 +153,16 @@ def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]
     return 0
 
 
+def _is_refused(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> bool:
+    """Whether strict mode refuses some of the losses."""
+    return bool(losses if options.strict == "all" else changes_in(losses)) if options.strict else False
+
+
+def _table(options: argparse.Namespace, losses: tuple[LossLine, ...], screen: Screen) -> str:
+    """The ledger for people; strict mode shows what it refuses."""
+    return ledger.as_table(losses, screen, all_losses=options.all_losses or options.strict == "all")
+
+
 def _tell(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
     screen = screen_of(sys.stderr, options.color)
-    print(ledger.as_json(losses) if options.json else ledger.as_table(losses, screen), file=sys.stderr)
+    print(ledger.as_json(losses) if options.json else _table(options, losses, screen), file=sys.stderr)

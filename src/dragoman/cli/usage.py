@@ -16,6 +16,7 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.amounts import counted, money, tokens
+from dragoman.cli.parser import add_all_losses
 from dragoman.cli.recorded import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import UsageError
@@ -67,6 +68,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"how many groups, the dearest; the rest is one (default: {_USUAL} on a terminal, else all)",
     )
     amounts.add_argument("--all", action="store_true", help="all groups, also on a terminal")
+    add_all_losses(parser, "counts of the table")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="for programs")
     forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
@@ -156,7 +158,7 @@ def _tell(options: argparse.Namespace, screen: Screen, found: Usage, calls: Call
         if found.rest is not None and not options.ids:
             documents.complain(f"{counted(found.rest.groups, 'group')} more have no line: -n is {options.most}")
         return
-    documents.say("\n".join(as_text(found, screen)), screen)
+    documents.say("\n".join(as_text(found, screen, all_losses=options.all_losses)), screen)
     if options.ids:
         documents.say("\n".join(["", *_calls_as_text(calls(), screen)]), screen)
 
@@ -186,15 +188,18 @@ def _as_csv(found: Usage) -> Iterator[bytes]:
         yield csv_line(row)
 
 
-def as_text(found: Usage, screen: Screen) -> list[str]:
+def as_text(found: Usage, screen: Screen, *, all_losses: bool = False) -> list[str]:
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
     headings = [name.upper() for name in _headings(found.by)]
     columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
-    rows = [
-        (*_cells_of(group, found.by), *_numbers(group.figures, screen, _whose(group, found.by), wide=wide))
-        for group in found.groups
-    ]
+
+    def numbers(figures: Figures, whose: Sequence[str]) -> list[str]:
+        if all_losses:
+            figures = msgspec.structs.replace(figures, losses=figures.losses + figures.bookkeeping_losses)
+        return _numbers(figures, screen, whose, wide=wide)
+
+    rows = [(*_cells_of(group, found.by), *numbers(group.figures, _whose(group, found.by))) for group in found.groups]
     sums = [("total", found.total)]
     legend = [_LEGEND]
     if found.rest is not None:
@@ -202,7 +207,7 @@ def as_text(found: Usage, screen: Screen) -> list[str]:
         sums.insert(0, (others, found.rest.figures))
         legend.append(f"The dearest {len(rows)} are shown, and {others} as one; --all shows each.")
     blank = [""] * (len(headings) - 1)
-    rows += [(name, *blank, *_numbers(figures, screen, (), wide=wide)) for name, figures in sums]
+    rows += [(name, *blank, *numbers(figures, ())) for name, figures in sums]
     lines = table(screen, columns, rows)
     if not screen.terminal:
         return lines

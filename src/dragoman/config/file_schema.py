@@ -17,6 +17,7 @@ from dragoman.config.tables import meant
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Strict
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import FALLBACK
@@ -123,8 +124,9 @@ class LineTable(Struct, frozen=True, kw_only=True):
     # What a request may cost, as far as that can be estimated: dearer targets, and those whose price is not known, are
     # left out.
     max_cost: int | None = None
-    # Refuse whatever would lose something, on this line; of several targets, leave out those that would.
-    strict: bool = False
+    # Refuse a request whose translation would change the response, on this line; of several targets, leave out those
+    # that would. `"all"` also refuses losses that are bookkeeping ([which is which](losses.md)).
+    strict: Strict = False
     # Whether the next target is asked when one refuses the request for its content, with an error. Left out, it is not:
     # the refusal is told, as is one that comes as an answer.
     refusals: bool | None = None
@@ -150,8 +152,9 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     key: str | None = None
     # The SHA-256 digest of the key, so that the file holds no secret.
     hash: str | None = None
-    # Refuse whatever would lose something, for those who use this key.
-    strict: bool = False
+    # Refuse a request whose translation would change the response, for those who use this key; `"all"` also refuses
+    # losses that are bookkeeping ([which is which](losses.md)).
+    strict: Strict = False
     # How many requests it may have at a time that a model works for, responses in the background included; one more is
     # refused at once with a rate-limit error. Divided among the workers, rounded up; left out, any number.
     concurrency: int | None = None
@@ -243,6 +246,7 @@ def _attributes(value: object) -> dict[str, str]:
 
 
 _SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
+_STRICT = Kind(words='true, false or `"all"`', example="true", read=values.read_strict)
 _PROTOCOL = Kind(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
 
@@ -277,7 +281,7 @@ SERVER: dict[str, Kind[object]] = {
     "relayed_paths": Kind(
         words="list of methods with paths", example='["GET /files/*"]', read=values.read_relayed_paths
     ),
-    "strict": _SWITCH,
+    "strict": _STRICT,
     "pooled_limits": _SWITCH,
     "discover": Kind(words="true or false", example="false", read=values.read_switch),
     "echo": Kind(words="true or false", example="false", read=values.read_switch),
@@ -385,7 +389,7 @@ LINE: dict[str, Kind[object]] = {
     "retries": Kind(words="whole number, 0 to 5", example="3", read=values.whole(0, 5)),
     "first_byte": _duration('"20 s"'),
     "max_cost": Kind(words="US dollars", example="0.05", read=values.read_money),
-    "strict": _SWITCH,
+    "strict": _STRICT,
     "refusals": _SWITCH,
 }
 
@@ -410,7 +414,7 @@ WHEN: dict[str, Kind[object]] = {
 KEY: dict[str, Kind[object]] = {
     "key": Kind(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
     "hash": Kind(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
-    "strict": _SWITCH,
+    "strict": _STRICT,
     "concurrency": _count(16, 100_000),
 }
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.model.losses import Strict
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
@@ -43,8 +44,9 @@ class Server(Struct, frozen=True, kw_only=True):
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
     # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
     relayed_paths: tuple[str, ...] = ()
-    # Refuse whatever would lose something, for everybody.
-    strict: bool = False
+    # Refuse a request whose translation would change the response, for everybody; `"all"` also refuses losses that are
+    # bookkeeping ([which is which](losses.md)).
+    strict: Strict = False
     # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
     pooled_limits: bool = False
     # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out;
@@ -75,7 +77,7 @@ class Line(Struct, frozen=True, kw_only=True):
     # One for each target, for the policy that asks for them.
     weights: tuple[int, ...] = ()
     rules: tuple[LineRule, ...] = ()
-    strict: bool = False
+    strict: Strict = False
     sticky: bool | None = None
     retries: int | None = None
     # In seconds.
@@ -90,7 +92,7 @@ class Key(Struct, frozen=True, kw_only=True):
 
     name: str
     digest: bytes
-    strict: bool = False
+    strict: Strict = False
     # How many exchanges it may have at a time; None is any number.
     concurrency: int | None = None
     # Whom what is stored under it belongs to, if that is not the key itself; b"" is whoever is there without keys.

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.model.losses import Strict
 from dragoman.prices.money import NANO
 
 T_co = TypeVar("T_co", covariant=True)
@@ -104,6 +105,15 @@ def read_switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise mismatch(value, "true or false without quotes")
     return value
+
+
+def read_strict(value: object) -> Strict:
+    """A strict mode."""
+    if isinstance(value, bool) or value == "all":
+        return value
+    if isinstance(value, str):
+        raise unfit(f'expected true, false or "all", found {shown(value)}')
+    raise mismatch(value, 'true, false or "all"')
 
 
 def whole(lowest: int, highest: int) -> Callable[[object], int]:

@@ -18,6 +18,7 @@ from dragoman.config.settings import Line, Missing, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
+from dragoman.model.losses import strictest
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import Listing, catalogue
 from dragoman.providers.provider import Endpoint, Provider
@@ -290,7 +291,7 @@ def _within(outer: Line, inner: Line) -> Line:
     limits = [limit for limit in (outer.max_cost, inner.max_cost) if limit is not None]
     return replace(
         inner,
-        strict=outer.strict or inner.strict,
+        strict=strictest(outer.strict, inner.strict),
         sticky=outer.sticky if inner.sticky is None else inner.sticky,
         retries=outer.retries if inner.retries is None else inner.retries,
         first_byte=outer.first_byte if inner.first_byte is None else inner.first_byte,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dragoman.model.features import weight_of
 from dragoman.prices.money import least_dollars, short_dollars
 
 # Names of losses that are told one by one, the most frequent first.
@@ -63,9 +64,13 @@ def _count(number: int, word: str) -> str:
 
 
 def _losses(losses: Mapping[str, int]) -> str:
-    if not losses:
-        return "no losses"
-    ordered = sorted(losses.items(), key=lambda named: (-named[1], named[0]))
+    changes = {name: count for name, count in losses.items() if weight_of(name) == "changes_response"}
+    bookkeeping = sum(losses.values()) - sum(changes.values())
+    left_out = f" ({bookkeeping} bookkeeping)" if bookkeeping else ""
+    if not changes:
+        return f"no losses{left_out}"
+    ordered = sorted(changes.items(), key=lambda named: (-named[1], named[0]))
     told = [name if count == 1 else f"{name} ×{count}" for name, count in ordered[:_SHOWN]]
     more = len(ordered) - _SHOWN
-    return f"{_count(sum(losses.values()), 'loss')}: {', '.join(told)}" + (f" and {more} more" if more > 0 else "")
+    names = ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    return f"{_count(sum(changes.values()), 'loss')}: {names}{left_out}"

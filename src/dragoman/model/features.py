@@ -1,8 +1,12 @@
-"""Feature: the things a translation can lose, one word each, with what is told about them in the docs."""
+"""Feature: the things a translation can lose, one word each, and the weight of such a loss (decision 38).
+
+What each means for a user is in `docs/losses.md`.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal, TypeAlias
 
 
 class Feature(Enum):
@@ -106,3 +110,42 @@ class Feature(Enum):
     RATE_LIMITS = "rate_limits"
     # whatever a protocol says that no other knows
     UNKNOWN_FIELD = "unknown_field"
+
+
+# The weight of a loss, as JSON has it.
+Weight: TypeAlias = Literal["changes_response", "bookkeeping"]
+
+# Features whose loss is bookkeeping: model and client get the same conversation, tools, limits and content. Every other
+# feature changes the response.
+BOOKKEEPING = frozenset(
+    {
+        # The prompt cache: price and latency.
+        Feature.CACHE_KEY,
+        Feature.CACHE_MARK,
+        Feature.PREWARM,
+        # Latency and padding of the stream.
+        Feature.PREDICTION,
+        Feature.STREAM_OPTIONS,
+        # Labels for the provider's accounts and telemetry.
+        Feature.END_USER,
+        Feature.METADATA,
+        Feature.TELEMETRY_LINE,
+        # An id that the model does not see; calls and results stay paired.
+        Feature.CALL_ID,
+        # Headers about the account.
+        Feature.RATE_LIMITS,
+        # How much of the same reasoning is displayed.
+        Feature.THINKING_DISPLAY,
+        # Every tool is declared from the start and can be called.
+        Feature.TOOL_SEARCH,
+    }
+)
+# By value: hashing a member of an enumeration is slow, and records hold the values.
+_WEIGHTS: dict[str, Weight] = {
+    feature.value: "bookkeeping" if feature in BOOKKEEPING else "changes_response" for feature in Feature
+}
+
+
+def weight_of(feature: str) -> Weight:
+    """The weight of a loss by the value of its feature; an unknown one, of another release, changes the response."""
+    return _WEIGHTS.get(feature, "changes_response")

@@ -8,11 +8,11 @@ and can be looked up in the decoded request or response. Each `Feature` is one w
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.model.features import Feature
+from dragoman.model.features import Feature, weight_of
 
 # A place in the model, outermost first: ("messages", 3, "parts", 0).
 Place: TypeAlias = tuple[str | int, ...]
@@ -24,6 +24,16 @@ class Fate(Enum):
     DROPPED = "dropped"
     APPROXIMATED = "approximated"
     INVENTED = "invented"
+
+
+# Strict mode: whether a request that would lose something is refused (decision 38). `True` refuses losses that change
+# the response, "all" refuses bookkeeping, too.
+Strict: TypeAlias = bool | Literal["all"]
+
+
+def strictest(*values: Strict) -> Strict:
+    """The strict mode that holds where several places state one."""
+    return "all" if "all" in values else True in values
 
 
 class Loss(Struct, frozen=True):
@@ -55,6 +65,19 @@ class Ledger(Struct, eq=False):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def changes(self) -> int:
+        """How many of the losses change the response; the others are bookkeeping."""
+        return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self._entries])
+
+    def refused_by(self, strict: Strict) -> tuple[Loss, ...]:
+        """The losses that strict mode refuses."""
+        if not strict or not self._entries:
+            return ()
+        if strict == "all":
+            return self.losses
+        return tuple([loss for loss in self.losses if weight_of(loss.feature._value_) == "changes_response"])
 
     def dropped(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was left out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -21,6 +21,9 @@ from dragoman.rules.abilities import Abilities
 from dragoman.rules.ids import IdRule, object_suffix
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.sse import Frame
+
+# The protocols by name, as users of the library write them.
+ProtocolName: TypeAlias = Literal["anthropic-messages", "openai-chat", "openai-responses"]
 
 
 class TargetModel(Struct, frozen=True, kw_only=True):
@@ -154,7 +157,7 @@ class ModelLists(Struct, frozen=True, kw_only=True):
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
-    name: str
+    name: ProtocolName
     # The provider label that is assumed when the caller names none.
     upstream: str
     # Whether a client of this protocol knows only one open part at a time.

@@ -9,7 +9,7 @@ from dragoman.protocols.codec import Codec
 
 PROTOCOLS: tuple[Codec, ...] = (anthropic_messages.CODEC, openai_chat.CODEC, openai_responses.CODEC)
 
-_BY_NAME = {codec.name: codec for codec in PROTOCOLS}
+_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in PROTOCOLS}
 
 
 def codec_of(name: str) -> Codec:

@@ -6,6 +6,7 @@ if the request is too long for it even at eight bytes a token, and stands behind
 
 from __future__ import annotations
 
+from dragoman.model.losses import strictest
 from dragoman.model.signs import Signs
 from dragoman.routing.candidate import Behind, Filter
 from dragoman.routing.needs import Needs
@@ -53,8 +54,10 @@ def unfit(target: Target, needs: Needs, first: Target) -> Filter | None:
         return found
     if target.id in needs.refused:
         return Filter.REFUSED
-    if (needs.strict or target.strict) and needs.losses.get(target.id, 0) > 0:
-        return Filter.STRICT
+    if needs.strict or target.strict:
+        losses = needs.losses.get(target.id)
+        if losses is not None and losses.refused_by(strictest(needs.strict, target.strict)):
+            return Filter.STRICT
     return None
 
 

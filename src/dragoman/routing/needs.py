@@ -8,6 +8,7 @@ from typing import Never
 
 from msgspec import Struct
 
+from dragoman.model.losses import Strict
 from dragoman.model.signs import Signs
 
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
@@ -31,6 +32,17 @@ class Wants(Struct, frozen=True):
     issuer: bool = False
 
 
+class LossCounts(Struct, frozen=True):
+    """How many losses a translation has: those that change the response, and all."""
+
+    changes: int = 0
+    all: int = 0
+
+    def refused_by(self, strict: Strict) -> bool:
+        """Whether strict mode refuses the translation."""
+        return bool(strict) and (self.all if strict == "all" else self.changes) > 0
+
+
 class Needs(Struct, frozen=True):
     """One request, as routing sees it."""
 
@@ -41,9 +53,9 @@ class Needs(Struct, frozen=True):
     protocol: str = ""
     program: str = ""
     key: str = ""
-    strict: bool = False
-    # How much each target's translation would lose, by its id, where a policy asks for that.
-    losses: Mapping[str, int] = NOTHING
+    strict: Strict = False
+    # What each target's translation would lose, by its id, where a policy asks for that.
+    losses: Mapping[str, LossCounts] = NOTHING
     # Why a target cannot be asked at all, by its id.
     refused: Mapping[str, str] = NOTHING
     # Whether one target alone may be asked, since nobody knows who keeps what it refers to.

@@ -182,7 +182,7 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
             behind,
             cost,
             None if speeds is None else speeds[place],
-            None if losses_of is None else losses_of.get(target.id),
+            None if losses_of is None or (lost := losses_of.get(target.id)) is None else lost.changes,
             window,
         )
         looked_at.append(found)

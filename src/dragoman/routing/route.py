@@ -8,6 +8,7 @@ from hashlib import blake2s
 
 from msgspec import Struct
 
+from dragoman.model.losses import Strict
 from dragoman.routing.needs import Wants
 from dragoman.routing.outline import Outline, outline_of
 from dragoman.routing.policies import POLICIES
@@ -61,7 +62,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     policy: str = FALLBACK
     weights: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
-    strict: bool = False
+    strict: Strict = False
     # Whether a conversation stays where it is.
     sticky: bool = True
     # How often the same target is asked again before the next one.

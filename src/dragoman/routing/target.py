@@ -6,6 +6,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from dragoman.model.losses import Strict
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.rules.abilities import Abilities, abilities_of
 
@@ -16,7 +17,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     provider: Provider
     endpoint: Endpoint
     model: str
-    strict: bool
+    strict: Strict
     kept_here: bool = False
 
     @cached_property

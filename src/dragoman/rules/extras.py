@@ -20,6 +20,7 @@ FEATURES: dict[str, Feature] = {
     "stream_options": Feature.STREAM_OPTIONS,
     "context_management": Feature.CONTEXT_MANAGEMENT,
     "container": Feature.CONTAINER,
+    "client_metadata": Feature.METADATA,
     "thread": Feature.STORED_STATE,
     "background": Feature.STORED_STATE,
     "transformations": Feature.IMAGE_DETAIL,
@@ -34,6 +35,8 @@ FEATURES: dict[str, Feature] = {
 # Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.
 NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "truncation": ("disabled",),
+    # Thinking of earlier turns is not cleared by any translation.
+    "context_management": ({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},),
     "background": (False,),
     "include": ("reasoning.encrypted_content", "message.output_text.logprobs"),
     "status": ("completed",),

@@ -8,6 +8,7 @@ be told and is a line in the ledger. Ordinary text is read as ever: all of this 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from msgspec import DecodeError
@@ -83,12 +84,12 @@ class Halves:
             return mended
         return self._document(decode(marked))
 
-    def read_object(self, body: bytes | str | JsonObject) -> JsonObject:
-        """A whole answer, from text or from values that somebody parsed already; of text only halves are mended."""
+    def read_object(self, body: bytes | str | Mapping[str, object]) -> JsonObject:
+        """A full response, from text or from values that were parsed already; of text only halves are mended."""
         try:
             return decode_object(body)
         except WireError:
-            if isinstance(body, dict):
+            if not isinstance(body, bytes | str):
                 raise
         said = _text_of(body)
         if said is None or not has_halves(said):

@@ -32,6 +32,7 @@ _OF_A_ROW = {
     "took": f"CASE WHEN {_COUNTS} THEN took ELSE 0 END",
     "first": f"CASE WHEN {_COUNTS} THEN coalesce(first, 0) ELSE 0 END",
     "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
+    "bookkeeping": "bookkeeping",
 }
 _QUARTER = 900_000_000
 # What refers to what, and how such rows are called.

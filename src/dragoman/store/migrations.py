@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def m001_keep_responses(db: sqlite3.Connection) -> None:
@@ -164,7 +164,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE INDEX records_by_time ON records (time)")
     db.execute("CREATE INDEX records_by_session ON records (session, time)")
-    measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in MEASURES)
+    measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in _FIRST_MEASURES)
     db.execute(
         "CREATE TABLE sums (quarter INTEGER NOT NULL, key TEXT NOT NULL, client TEXT NOT NULL, provider TEXT NOT NULL,"
         f" model TEXT NOT NULL, {measures}, PRIMARY KEY (quarter, key, client, provider, model)) WITHOUT ROWID"
@@ -240,24 +240,29 @@ def _add_up_sums(db: sqlite3.Connection, measures: str) -> None:
     The file itself keeps them whenever `sums` grows, so that they cannot disagree with it.
     """
     # `span` is 4 quarters or 96, `start` the first of them; days are those of UTC.
-    names = ("key", "client", "provider", "model")
     db.execute(
         "CREATE TABLE long_sums (span INTEGER NOT NULL, start INTEGER NOT NULL,"
-        f" {', '.join(f'{name} TEXT NOT NULL' for name in names)}, {measures},"
-        f" PRIMARY KEY (span, start, {', '.join(names)})) WITHOUT ROWID"
+        f" {', '.join(f'{name} TEXT NOT NULL' for name in _NAMES)}, {measures},"
+        f" PRIMARY KEY (span, start, {', '.join(_NAMES)})) WITHOUT ROWID"
     )
     db.execute(f"CREATE TABLE quarter_sums (quarter INTEGER PRIMARY KEY, {measures})")
-    grown = f"DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in MEASURES)}"
+    _trigger_sums(db, _FIRST_MEASURES)
+
+
+def _trigger_sums(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+    """Create the triggers by which `sums` adds to `long_sums` and `quarter_sums`."""
+    names = _NAMES
+    grown = f"DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in measures)}"
     for event, added in (("INSERT", "NEW.{0}"), ("UPDATE", "NEW.{0} - OLD.{0}")):
-        values = ", ".join(added.format(name) for name in MEASURES)
+        values = ", ".join(added.format(name) for name in measures)
         spans = (
-            f"INSERT INTO long_sums (span, start, {', '.join((*names, *MEASURES))}) VALUES ({span},"
+            f"INSERT INTO long_sums (span, start, {', '.join((*names, *measures))}) VALUES ({span},"
             f" NEW.quarter / {span} * {span}, {', '.join(f'NEW.{name}' for name in names)}, {values})"
             f" ON CONFLICT (span, start, {', '.join(names)}) {grown};"
             for span in (4, 96)
         )
         whole = (
-            f"INSERT INTO quarter_sums (quarter, {', '.join(MEASURES)}) VALUES (NEW.quarter, {values})"
+            f"INSERT INTO quarter_sums (quarter, {', '.join(measures)}) VALUES (NEW.quarter, {values})"
             f" ON CONFLICT (quarter) {grown};"
         )
         db.execute(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
@@ -269,15 +274,11 @@ def m006_keep_totals(db: sqlite3.Connection) -> None:
     The file itself keeps them whenever `thread_sums` grows. -1 is the session of threads that were forgotten before
     there were totals.
     """
-    session = "coalesce((SELECT session FROM threads WHERE id = {0}), -1)"
     # Those by which the dearest are found stand first: the rest of a row is not looked at for that.
-    measures = ("cost", "requests", "input", *(name for name in MEASURES if name not in ("cost", "requests", "input")))
-    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
-    added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
-    begun, spoken = list[str](), list[str]()
-    for of, number in (("thread", "{0}"), ("session", session)):
+    first = ("cost", "requests", "input")
+    measures = (*first, *(name for name in _FIRST_MEASURES if name not in first))
+    for of, number in _TOTALS:
         columns = f"{of}, since, last, {', '.join(measures)}"
-        new = number.format("NEW.thread")
         # `since` and `last` are the first and the last quarter in which there was something.
         db.execute(
             f"CREATE TABLE {of}_totals ({of} INTEGER PRIMARY KEY, since INTEGER NOT NULL, last INTEGER NOT NULL,"
@@ -291,6 +292,17 @@ def m006_keep_totals(db: sqlite3.Connection) -> None:
         )
         db.execute(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} NOT IN (SELECT id FROM {of}s)")
         db.execute(f"CREATE INDEX {of}_totals_by_last ON {of}_totals (last, since)")
+    _trigger_totals(db, measures)
+
+
+def _trigger_totals(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+    """Create the triggers by which `thread_sums` adds to the totals of threads and sessions."""
+    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
+    added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
+    begun, spoken = list[str](), list[str]()
+    for of, number in _TOTALS:
+        columns = f"{of}, since, last, {', '.join(measures)}"
+        new = number.format("NEW.thread")
         begun.append(
             f"INSERT INTO {of}_totals ({columns}) VALUES ({new}, NEW.quarter, NEW.quarter,"
             f" {', '.join(f'NEW.{name}' for name in measures)}) ON CONFLICT ({of}) DO UPDATE SET"
@@ -333,8 +345,27 @@ def m007_keep_stored_bytes(db: sqlite3.Connection) -> None:
             db.execute(f"CREATE TRIGGER {name} AFTER {event.upper()} ON {of} BEGIN {statements} END")
 
 
+def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
+    """Losses that are bookkeeping, counted apart from those that change the response (decision 38).
+
+    `losses` of rows and sums from before counts both.
+    """
+    totals = [f"{of}_totals" for of, _ in _TOTALS]
+    for table in ("records", "sums", "thread_sums", "long_sums", "quarter_sums", *totals):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")
+    for trigger in ("sums_insert", "sums_update", "thread_sums_insert", "thread_sums_update"):
+        db.execute(f"DROP TRIGGER {trigger}")
+    measures = (*_FIRST_MEASURES, "bookkeeping")
+    _trigger_sums(db, measures)
+    _trigger_totals(db, measures)
+
+
+# What sums are kept by beside the time.
+_NAMES = ("key", "client", "provider", "model")
+# What has totals, and the expression of its number for a thread.
+_TOTALS = (("thread", "{0}"), ("session", "coalesce((SELECT session FROM threads WHERE id = {0}), -1)"))
 # What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
-MEASURES = (
+_FIRST_MEASURES = (
     "requests",
     "errors",
     "cancelled",
@@ -353,6 +384,8 @@ MEASURES = (
     "first",
     "firsts",
 )
+# What is added up today.
+MEASURES = (*_FIRST_MEASURES, "bookkeeping")
 
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m001_keep_responses,
@@ -362,6 +395,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m005_keep_records,
     m006_keep_totals,
     m007_keep_stored_bytes,
+    m008_count_bookkeeping,
 )
 
 

@@ -65,6 +65,7 @@ class RecordRow(Struct, frozen=True):
     upstream_id: str
     response_id: str
     details: bytes
+    bookkeeping: int
 
 
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)

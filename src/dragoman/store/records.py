@@ -52,6 +52,7 @@ COLUMNS = (
     "upstream_id",
     "response_id",
     "details",
+    "bookkeeping",
 )
 _ADD = Addition("records", COLUMNS)
 

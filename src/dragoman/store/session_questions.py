@@ -49,6 +49,8 @@ class Figures(Struct, frozen=True):
     took: int = 0
     first: int = 0
     firsts: int = 0
+    # Losses that are bookkeeping; `losses` counts those that change the response.
+    bookkeeping: int = 0
 
     def __add__(self, other: Figures) -> Figures:
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)

@@ -1,4 +1,4 @@
-"""StreamTranslator: a provider's stream, cut anywhere, as what its client expects.
+"""StreamPipeline: a provider's stream, cut anywhere, as what its client expects.
 
 `source` is the provider's side, `lanes` and `relay` are the client's; `translator` joins them, and `tap` is for whoever
 watches.
@@ -21,6 +21,6 @@ complete, with its error form if not.
 from __future__ import annotations
 
 from dragoman.streaming.tap import Tap
-from dragoman.streaming.translator import DEFAULT_LIMIT, StreamTranslator
+from dragoman.streaming.translator import DEFAULT_LIMIT, StreamPipeline
 
-__all__ = ["DEFAULT_LIMIT", "StreamTranslator", "Tap"]
+__all__ = ["DEFAULT_LIMIT", "StreamPipeline", "Tap"]

@@ -1,4 +1,4 @@
-"""The translator of one answer: joins the provider's side of a stream with the client's."""
+"""Stream pipeline: joins the provider's side of a stream with the client's, for the gateway and the library."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _SKIMMED = 256 * 1024
 _RETURN = 0x0D
 
 
-class StreamTranslator:
+class StreamPipeline:
     """Translates one answer. Feed it what the provider sends; send on what it returns; close it when the provider does.
 
+    Users of the library see a part of it, `dragoman.StreamTranslator`.
     With `collect` the client did not ask for a stream: `feed` returns nothing and `close` the whole answer, to be sent
     under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
     was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With

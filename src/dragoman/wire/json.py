@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
@@ -69,28 +70,29 @@ def _spot(before: bytes) -> str:
     return f"line {lines}, column {len(line) + 1}"
 
 
-def decode_object(body: bytes | str | JsonObject) -> JsonObject:
-    """Read a document that must be an object, from text or from values that somebody parsed already."""
-    if isinstance(body, dict):
-        _check(body)
-        return body
+def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
+    """Read a document that must be an object, from text or from values that were parsed already."""
     if not isinstance(body, bytes | str):
-        raise WireError("", "bytes, text or an object", kind_of(body))
+        if not isinstance(body, Mapping):
+            raise WireError("", "bytes, text or an object", kind_of(body))
+        members = body if isinstance(body, dict) else dict(body)
+        _check(members)
+        return members  # type: ignore[return-value]  # `_check` has looked at every value
     value = decode(body)
     if not isinstance(value, dict):
         raise WireError("", "object", kind_of(value))
     return value
 
 
-def _check(value: JsonValue) -> None:
+def _check(value: object) -> None:
     """Refuse Python values that no JSON text could have given: other types, other keys, numbers that are none."""
-    level: list[JsonValue] = [value]
+    level: list[object] = [value]
     depth = 0
     while level:
         depth += 1
         if depth > _DEEPEST:
             raise WireError("", "JSON of bounded depth", "nesting beyond the limit")
-        deeper: list[JsonValue] = []
+        deeper: list[object] = []
         for item in level:
             if isinstance(item, dict):
                 for key, member in item.items():
@@ -155,7 +157,7 @@ def unmark_halves(text: str) -> str:
     return _MARKED.sub(lambda mark: chr(int(mark[1], 16)), text) if _MARK in text else text
 
 
-def octets(body: bytes | str | JsonObject) -> bytes:
+def octets(body: bytes | str | Mapping[str, object]) -> bytes:
     """A document as the bytes it is sent in."""
     if isinstance(body, bytes):
         return body

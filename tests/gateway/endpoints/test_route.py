@@ -79,6 +79,7 @@ def test_it_tells_candidates_and_why_and_asks_nobody() -> None:
         assert (second["target"], second["place"], second["window"]) == ("messages/m", 2, 200_000)
         # Whether the policy asks for it or not.
         assert isinstance(second["nano_dollars"], int) and isinstance(second["losses"], int)
+        assert isinstance(second["bookkeeping_losses"], int)
         assert not house.provider.received
 
 

@@ -11,7 +11,7 @@ from dragoman.errors import Truncated
 from dragoman.gateway.exchange import large_events
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.http.flight import HeaderList
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from tests.laws.floods import FLOODS
 from tests.laws.strategies import CHAT, MESSAGES
 
@@ -80,7 +80,7 @@ class Handed:
         raise NotImplementedError
 
 
-class Fed(StreamTranslator):
+class Fed(StreamPipeline):
     """A translator that gives back what it is fed."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def test_work_that_has_begun_comes_to_its_end() -> None:
 
 def test_item_22_a3_the_work_of_a_piece_is_what_it_completes() -> None:
     flood = FLOODS[MESSAGES]["results of one search"](1_000)
-    translator = StreamTranslator(source=MESSAGES, target=CHAT)
+    translator = StreamPipeline(source=MESSAGES, target=CHAT)
     half = len(flood) // 2
     assert translator.workload(flood[:half]) == half
     translator.feed(flood[:half])
@@ -182,7 +182,7 @@ def test_item_22_a3_the_work_of_a_piece_is_what_it_completes() -> None:
 
 def test_item_22_a3_a_stream_is_closed_ahead_to_the_same_end() -> None:
     stream = FLOODS[CHAT]["content parts"](50).partition(b"\n\n")[0]
-    plain, ahead = (StreamTranslator(source=CHAT, target=MESSAGES) for _ in range(2))
+    plain, ahead = (StreamPipeline(source=CHAT, target=MESSAGES) for _ in range(2))
     plain.feed(stream)
     ahead.feed(stream)
     ahead.close_ahead()

@@ -304,6 +304,52 @@ def test_pitfall_212_a_loss_is_refused_before_the_provider_is_called(client: str
         assert not house.provider.received
 
 
+def by_key_all(settings: Settings) -> Settings:
+    """Strict about every loss for one key."""
+    return replace(settings, keys=(Key(name="strict", digest=sha256(b"strict-key-1").digest(), strict="all"),))
+
+
+def by_route_all(settings: Settings) -> Settings:
+    """Strict about every loss for one route."""
+    return replace(settings, routes=(Line(pattern="careful", targets=("chat/served",), strict="all"),))
+
+
+def by_server_all(settings: Settings) -> Settings:
+    """Strict about every loss for everybody."""
+    return replace(settings, server=Server(strict="all"))
+
+
+STRICT_ALL: dict[str, tuple[Callable[[Settings], Settings], dict[str, str], str]] = {
+    "header": (lambda settings: settings, {"x_dragoman_strict": "all"}, "chat/served"),
+    "header, in capitals": (lambda settings: settings, {"x_dragoman_strict": "ALL"}, "chat/served"),
+    "header above the server": (by_server, {"x_dragoman_strict": "all"}, "chat/served"),
+    "key": (by_key_all, {"x_api_key": "strict-key-1"}, "chat/served"),
+    "route": (by_route_all, {}, "careful"),
+    "route above the header": (by_route_all, {"x_dragoman_strict": "1"}, "careful"),
+    "server": (by_server_all, {}, "chat/served"),
+}
+MARKED = [{"role": "user", "content": [{"type": "text", "text": "Hi.", "cache_control": {"type": "ephemeral"}}]}]
+
+
+@pytest.mark.parametrize("who", STRICT_ALL)
+def test_bookkeeping_is_refused_wherever_strict_is_all(who: str) -> None:
+    change, headers, model = STRICT_ALL[who]
+    with running((), with_provider(change)) as house:
+        body = question(MESSAGES, CHAT) | {"messages": MARKED, "model": model}
+        told = house.post("/v1/messages", body, **headers)
+        assert told.status == 400
+        assert "cache_mark" in message_of(MESSAGES, told)
+        assert not house.provider.received
+
+
+def test_bookkeeping_is_not_refused_where_strict_is_on_and_the_header_has_it() -> None:
+    with running([tells(CHAT)], with_provider(by_server)) as house:
+        body = question(MESSAGES, CHAT) | {"messages": MARKED}
+        told = house.post("/v1/messages", body, x_dragoman_strict="1")
+        assert told.status == 200
+        assert "cache_mark" in str(told.header("x-dragoman-losses"))
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_strictness_does_not_touch_what_loses_nothing(protocol: str) -> None:
     with running([tells(protocol)]) as house:

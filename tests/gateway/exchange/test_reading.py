@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.reading import Reading, collect, read_error, read
 from dragoman.gateway.exchange.steps import Collect
 from dragoman.gateway.exchange.time_limits import LimitPhase, TimeLimits
 from dragoman.http.flight import Flight
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from tests.gateway.exchange.played import CONTENT, OPENING
 from tests.gateway.exchange.test_time_limits import Aloft
 from tests.gateway.harness import MESSAGES
@@ -73,7 +73,7 @@ def test_an_answer_has_a_largest_size() -> None:
 def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(spoken: bool) -> None:
     async def story() -> None:
         watch, told = limits(), list[bytes]()
-        translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+        translator = StreamPipeline(source=MESSAGES, target=MESSAGES, collect=True)
         said = OPENING + CONTENT if spoken else OPENING
         flight = Sent(said, error=Truncated("it broke off"))
         passed = Passed()
@@ -98,7 +98,7 @@ class Framed:
 def test_of_a_stream_in_frames_it_is_known_what_was_in_them() -> None:
     async def story() -> None:
         watch, passed = limits(), Passed()
-        translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+        translator = StreamPipeline(source=MESSAGES, target=MESSAGES, collect=True)
         flight = Sent(b"<" + OPENING + b">", b"<" + CONTENT + b">", error=Truncated("it broke off"))
         await collect(Collect(translator, Framed(), [], 0, passed), reading(flight, watch))
         # By this what it took is counted.
@@ -118,7 +118,7 @@ def test_item_22_a4_what_is_gathered_of_an_answer_is_charged_to_its_key(way: str
             with pytest.raises(Truncated):
                 await read_whole(reading(flight, watch, charge=second))
         else:
-            translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+            translator = StreamPipeline(source=MESSAGES, target=MESSAGES, collect=True)
             await collect(Collect(translator, None, [], 0, Passed()), reading(flight, watch, charge=second))
         assert budget.size == second.size == len(OPENING + CONTENT)
         assert first.is_contended

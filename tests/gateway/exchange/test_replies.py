@@ -89,7 +89,7 @@ def test_the_full_ledger_is_told_at_the_end_of_a_whole_answer(client: str, provi
             *_, (name, report) = told.json().items()
             lost = dig_objects(report, "losses")
             assert name == "dragoman" and "unheard_of" in json.dumps(lost)
-            assert all(set(line) == {"fate", "feature", "at", "note"} for line in lost)
+            assert all(set(line) == {"fate", "feature", "weight", "at", "note"} for line in lost)
 
 
 @pytest.mark.parametrize(("client", "provider"), ABROAD)

@@ -180,7 +180,7 @@ is_legal = re.compile(rb"[\x20-\x7e]*").fullmatch
 
 
 def loss(at: str) -> LossLine:
-    return LossLine(fate="dropped", feature="sampling", at=at, note="no such member")
+    return LossLine(fate="dropped", feature="sampling", weight="changes_response", at=at, note="no such member")
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -204,6 +204,17 @@ def test_losses_that_do_not_fit_are_counted() -> None:
     parts = value.split(b", ")
     assert len(value) < 2100
     assert parts[-1] == b"+%d more" % (100_000 - (len(parts) - 1))
+
+
+def test_bookkeeping_is_in_the_header_and_gives_way_where_room_is_short() -> None:
+    marks: list[LossLine] = [
+        {"fate": "dropped", "feature": "cache_mark", "weight": "bookkeeping", "at": f"messages[{n}].cache", "note": ""}
+        for n in range(1000)
+    ]
+    _, value = losses_header([marks[0], loss("last")])
+    assert value == b"dropped:cache_mark@messages[0].cache, dropped:sampling@last"
+    _, value = losses_header([*marks, loss("last")])
+    assert value.startswith(b"dropped:sampling@last, dropped:cache_mark@messages[0].cache, ")
 
 
 @pytest.mark.parametrize("case", HOSTILE)

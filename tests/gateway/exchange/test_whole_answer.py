@@ -249,7 +249,7 @@ HOSTILE = ["sampling.seed", "a\r\n\r\ndata: forged", "\u2028", '"}', "漢字", "
 
 
 def loss(at: str) -> LossLine:
-    return LossLine(fate="dropped", feature="sampling", at=at, note="why")
+    return LossLine(fate="dropped", feature="sampling", weight="changes_response", at=at, note="why")
 
 
 @pytest.mark.parametrize("at", HOSTILE, ids=lambda at: ascii(at[:20]))

@@ -24,6 +24,7 @@ from dragoman.model.response import Usage
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import Facts
+from dragoman.translate import LossLine
 
 BEGUN = Record(
     id="req_1",
@@ -57,7 +58,15 @@ def test_a_settled_record_is_an_entry() -> None:
                 provider="openai", model="gpt-5.1", protocol="p", started=10.2, status=200, upstream_id="u", usage=USAGE
             ),
         ),
-        losses=({"fate": "dropped", "feature": "sampling", "at": "sampling.seed", "note": "never kept"},),
+        losses=(
+            {
+                "fate": "dropped",
+                "feature": "sampling",
+                "weight": "changes_response",
+                "at": "sampling.seed",
+                "note": "never kept",
+            },
+        ),
     )
     entry = settled_entry(record, "network")
     tokens = Tokens(input=100, cache_read=60, output=20, thinking=5, searches=1)
@@ -169,7 +178,10 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
         response_id=long,
         full=(long,),
         attempts=(Attempt(provider="a", model=long, protocol="p", started=10.1),),
-        losses=tuple({"fate": "dropped", "feature": "sampling", "at": long, "note": ""} for _ in range(1000)),
+        losses=tuple(
+            {"fate": "dropped", "feature": "sampling", "weight": "changes_response", "at": long, "note": ""}
+            for _ in range(1000)
+        ),
         status=200,
         ended=11.0,
     )
@@ -178,6 +190,17 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     assert len(msgspec.json.encode(settled)) < 100_000
     assert len(msgspec.json.encode(replace(settled, losses=()))) < 4000
     assert len(msgspec.json.encode(opened)) < 2000
+
+
+def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
+    marks: list[LossLine] = [
+        {"fate": "dropped", "feature": "cache_mark", "weight": "bookkeeping", "at": f"messages[{n}]", "note": ""}
+        for n in range(300)
+    ]
+    last: LossLine = {"fate": "dropped", "feature": "top_k", "weight": "changes_response", "at": "top_k", "note": ""}
+    found = settled_entry(replace(BEGUN, losses=(*marks, last), status=200, ended=11.0), "network").losses
+    assert len(found) == 256
+    assert (found[0].feature, found[1].place) == ("top_k", "messages[0]")
 
 
 @pytest.mark.parametrize(
@@ -196,6 +219,6 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     ids=range(9),
 )
 def test_what_is_no_name_is_no_place(at: str, kept: str) -> None:
-    losses = ({"fate": "dropped", "feature": "unknown_field", "at": at, "note": ""},)
+    losses = ({"fate": "dropped", "feature": "unknown_field", "weight": "changes_response", "at": at, "note": ""},)
     entry = settled_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
     assert entry.losses == (Lost("unknown_field", "dropped", kept),)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.log_columns import LogColumns, shown
 from dragoman.gateway.records.record import Attempt, Record
-from dragoman.model.features import Feature
+from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
@@ -43,7 +43,7 @@ RECORD = Record(
 
 
 def loss(fate: str, feature: str) -> LossLine:
-    return LossLine(fate=fate, feature=feature, at="", note="")
+    return LossLine(fate=fate, feature=feature, weight=weight_of(feature), at="", note="")
 
 
 LOSSES = (
@@ -79,9 +79,12 @@ CASES = {
 }
 
 
-def told(record: Record, columns: int | None, *, colours: bool = False, unicode: bool = True) -> list[str]:
+def told(
+    record: Record, columns: int | None, *, colours: bool = False, unicode: bool = True, all_losses: bool = False
+) -> list[str]:
     """The lines for a record, without their time."""
-    lines = LogColumns(Screen(colours=colours, unicode=unicode, columns=lambda: columns)).exchange(record).split("\n")
+    screen = Screen(colours=colours, unicode=unicode, columns=lambda: columns)
+    lines = LogColumns(screen, all_losses=all_losses).exchange(record).split("\n")
     seen = [as_seen(line) for line in lines]
     assert re.match(r"\d\d:\d\d:\d\d ", seen[0])
     return [seen[0][9:], *seen[1:]]
@@ -327,3 +330,15 @@ def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None
         assert cells(line) <= width
         assert "~4123+340" in line
         assert told in line and (bool(told) or "$" not in line)
+
+
+def test_bookkeeping_leaves_the_line_to_cost_and_thread() -> None:
+    names = ("cache_mark", "end_user", "cache_key", "telemetry_line", "tool_search", "thinking_display")
+    marked = replace(
+        RECORD, path="/messages", losses=tuple(loss("dropped", name) for name in names), money=Money(input=8_600_000)
+    )
+    assert told(marked, 80) == ["200 /messages   1.2s   12.3k+340 fast → openai/gpt-5.1  $0.0086"]
+    assert told(replace(marked, losses=(*marked.losses, loss("dropped", "top_k"))), 80) == [
+        "200 /messages   1.2s   12.3k+340 fast → openai/gpt-5.1  -top_k  $0.0086"
+    ]
+    assert "-cache_mark -end_user" in told(marked, 140, all_losses=True)[0]

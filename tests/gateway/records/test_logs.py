@@ -9,10 +9,13 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from dragoman import translate
 from dragoman.accounts.entry import Considered, Money, Tokens
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard
@@ -145,11 +148,25 @@ def test_what_is_done_is_told_in_words_to_people_and_by_fields_to_programs() -> 
             assert (told["event"], told["running"], told["level"]) == ("stopping", 3, "info")
 
 
+def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
+    lost = replace(record(), losses=translate.lines((Loss(Fate.DROPPED, Feature.CACHE_MARK, "cache", ""),) * 3))
+    out = io.StringIO()
+    Log(out, json=True).exchange(lost)
+    line = only(out)
+    assert (line["losses"], line["bookkeeping_losses"]) == (0, 3)
+    for all_losses in (False, True):
+        out = io.StringIO()
+        Log(out, json=False, all_losses=all_losses).exchange(lost)
+        assert ("-cache_mark" in out.getvalue()) is all_losses
+
+
 def test_everything_about_an_exchange_is_told() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
     usage = Usage(input=10, output=3, cache_read=4)
-    losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
+    losses = (
+        LossLine(fate="dropped", feature="sampling", weight="changes_response", at="sampling.seed", note="a note"),
+    )
     told = replace(told, stream=True, first=100.125, usage=usage, losses=losses, program="codex/1.0", why="none")
     Log(out, json=True).exchange(told)
     line = only(out)

@@ -85,7 +85,9 @@ def test_the_first_content_is_timed_only_where_there_was_one() -> None:
 
 
 def test_losses_and_failures_are_counted_by_kind() -> None:
-    losses = (LossLine(fate="dropped", feature="sampling", at="secret place", note="secret note"),) * 3
+    losses = (
+        LossLine(fate="dropped", feature="sampling", weight="changes_response", at="secret place", note="secret note"),
+    ) * 3
     told = replace(record(status=429), losses=losses, failure="rate_limited")
     found = counted(told)
     assert total(found, "dragoman_losses_total", feature="sampling", fate="dropped") == 3
@@ -304,7 +306,13 @@ def test_what_may_be_large_is_counted_at_once() -> None:
 def test_nothing_of_an_answer_is_held_on_to_until_it_is_counted() -> None:
     metrics = Metrics()
     usage = Usage(input=5, output=7, extras=Extras(origin="x", fields={"odd": [0.5] * 1000}))
-    loss: LossLine = {"fate": "dropped", "feature": "usage", "at": "usage", "note": "it is long"}
+    loss: LossLine = {
+        "fate": "dropped",
+        "feature": "usage",
+        "weight": "changes_response",
+        "at": "usage",
+        "note": "it is long",
+    }
     attempt = Attempt("openai", "gpt-5.1", "openai-chat", 100.0, kind="answered", usage=usage)
     held = replace(record("gpt"), usage=usage, losses=(loss,), attempts=(attempt,))
     metrics.count(replace(held, tokens=Tokens(input=5, output=7)))

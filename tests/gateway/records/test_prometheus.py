@@ -32,7 +32,7 @@ def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> N
 
 def test_processes_are_added_up() -> None:
     one, other = Metrics(), Metrics()
-    losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
+    losses = (LossLine(fate="dropped", feature="sampling", weight="changes_response", at="", note=""),)
     told = replace(record(), usage=Usage(input=5), failure="timeout", losses=losses)
     for metrics in (one, other, other):
         metrics.count(told)
@@ -42,6 +42,7 @@ def test_processes_are_added_up() -> None:
     assert total(found, "dragoman_tokens_total", type="input") == 15
     assert total(found, "dragoman_duration_seconds_count") == 3
     assert total(found, "dragoman_losses_total") == 3
+    assert total(found, "dragoman_losses_total", weight="changes_response") == 3
     assert total(found, "dragoman_failures_total") == 3
     assert total(found, "dragoman_in_flight") == 3
 

@@ -14,7 +14,7 @@ from dragoman.translate import LossLine
 RECORD = Record(
     id="r", dialect="anthropic-messages", path="/messages", started=0.0, time=0.0, status=200, key="me", launch="one"
 )
-LOST: LossLine = {"feature": "sampling", "fate": "dropped", "at": "", "note": ""}
+LOST: LossLine = {"feature": "sampling", "weight": "changes_response", "fate": "dropped", "at": "", "note": ""}
 
 
 def tally_of(*records: Record) -> Tally:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.rules.abilities import Row
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import SseReader
@@ -74,7 +74,7 @@ class Conversation:
 
     def streams(self, *deltas: JsonObject, finish: str = "tool_calls") -> JsonList:
         """Take a streamed answer into the history; give what the client sees of it."""
-        translator = StreamTranslator(source=C, target=self.client, request=self.asked(stream=True))
+        translator = StreamPipeline(source=C, target=self.client, request=self.asked(stream=True))
         chunks = [chunk(delta) for delta in deltas] + [chunk({}, finish)]
         said = b"".join(b"data: " + encode(one) + b"\n\n" for one in chunks) + b"data: [DONE]\n\n"
         frames = translator.feed(said) + translator.close()

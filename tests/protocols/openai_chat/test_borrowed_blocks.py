@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman import translate_request
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Image, Inline, Text, ToolCall, ToolResult, Url
 from dragoman.model.tools import ChoiceMode, FunctionTool
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.translate import translate_request
 from dragoman.wire.json import decode, decode_object
 from tests.protocols.openai_chat.room import A, C, R, dig, objects
 

@@ -13,7 +13,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
 from dragoman.protocols.codec import Asked, KeptTurn
 from dragoman.protocols.registry import codec_of
-from dragoman.streaming import StreamTranslator, Tap
+from dragoman.streaming import StreamPipeline, Tap
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode
 from tests.protocols.openai_chat.room import A, C, R, objects
@@ -97,7 +97,7 @@ class Turn:
             frames = self._frames(body)
             folding = Fold(provider)
             tap = Tap(events=folding.take)
-            translator = StreamTranslator(source=provider, target=C, request=self.asked, tap=tap)
+            translator = StreamPipeline(source=provider, target=C, request=self.asked, tap=tap)
             out = b"".join(translator.feed(frames[at : at + 50]) for at in range(0, len(frames), 50))
             answer, seen = folding.response(), check_stream(C, out + translator.close()).body
         message = decode_object(json.dumps(seen))["choices"]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request, translate_response
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.translate import TranslatedRequest
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import TranslatedRequest, translate_request, translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
 
@@ -58,7 +58,7 @@ def test_item_23_what_the_provider_ran_itself_is_no_call_of_the_client(client: s
 
 @pytest.mark.parametrize("client", [MESSAGES, CHAT])
 def test_item_23_nor_is_it_one_in_a_stream(client: str) -> None:
-    translator = StreamTranslator(source=RESPONSES, target=client, request=asked(client))
+    translator = StreamPipeline(source=RESPONSES, target=client, request=asked(client))
     told = translator.feed(stream()) + translator.close()
     assert b"x_keyword_search" not in told
     assert b"Line 1 runs." in told
@@ -72,5 +72,5 @@ def test_item_23_a_tool_in_free_text_that_was_declared_is_still_called() -> None
     request = translate_request(json.dumps(body), source=CHAT, target=RESPONSES, upstream="openai")
     answer = translate_response(json.dumps(ANSWER), source=RESPONSES, target=CHAT, request=request)
     assert b"x_keyword_search" in answer.body
-    translator = StreamTranslator(source=RESPONSES, target=CHAT, request=request)
+    translator = StreamPipeline(source=RESPONSES, target=CHAT, request=request)
     assert b"x_keyword_search" in translator.feed(stream()) + translator.close()

@@ -29,7 +29,7 @@ from dragoman.gateway.exchange.choice import (
     wanted,
 )
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import asks_strictness, receive
+from dragoman.gateway.exchange.provider_request import receive, strict_mode
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath, conversation_path
@@ -140,7 +140,7 @@ async def explained(
     signs = seen.signs
     if not wants.signs:
         signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body), asker)
-    strict = service.settings.server.strict or (key is not None and key.strict) or asks_strictness(asked)
+    strict = strict_mode(service.settings.server, asked)
     name = question.key or asker
     said = question.headers or [(b"user-agent", question.program.encode("utf-8", "replace"))]
     hearing = partial(service.listener.facts, said, api_path.protocol, name, body)
@@ -238,6 +238,7 @@ def _candidate(service: Service, route: Route, found: Candidate, plan: Plan, nee
     if cost is None:
         cost = traffic.cost(target, needs, service.knowledge, traffic.usual_output(route, needs))
     speed = found.speed or traffic.speeds.speed(target.id, needs.size, plan.now)
+    losses = seen.losses.get(target.id)
     tried = next((place for place, each in enumerate(plan.order, 1) if each.id == target.id), None)
     return {
         "target": _name(target),
@@ -255,7 +256,8 @@ def _candidate(service: Service, route: Route, found: Candidate, plan: Plan, nee
         else None,
         "standing": found.standing.level.value,
         "seconds": round(max(found.standing.until - plan.now, 0.0), 1),
-        "losses": seen.losses.get(target.id),
+        "losses": None if losses is None else losses.changes,
+        "bookkeeping_losses": None if losses is None else losses.all - losses.changes,
         "window": found.window,
         "left_out": None if found.left_out is None else {"filter": found.left_out.value, "why": reason(found, plan)},
         "behind": None

@@ -30,7 +30,7 @@ from dragoman.routing.target_health import Permit
 from dragoman.rules.pauses import beyond
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.rules.retry_delays import delay_of
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine
 
 # Types of answers that no transport frames in its own way.
@@ -151,7 +151,7 @@ class Attempt(_Answer, eq=False):
     _preferred: str = ""
     # The request as the target gets it, if `is_prepared`; what translates its stream, if `is_heard`.
     prepared: ProviderRequest = None  # type: ignore[assignment]  # nobody asks for it before
-    translator: StreamTranslator = None  # type: ignore[assignment]  # the same
+    translator: StreamPipeline = None  # type: ignore[assignment]  # the same
     is_prepared: bool = False
     # The right to try a target that rested.
     permit: Permit | None = None
@@ -205,7 +205,7 @@ class Attempt(_Answer, eq=False):
         """The id of the first call in the answer, as far as that was read; "" if there is none."""
         return self.translator.first_call if self.is_heard else self.whole_call
 
-    def hear(self, translator: StreamTranslator) -> None:
+    def hear(self, translator: StreamPipeline) -> None:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
 

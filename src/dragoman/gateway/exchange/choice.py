@@ -20,10 +20,11 @@ from dragoman.gateway.stored_responses.recall import Found, recalled_of
 from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.value_limits import weigh_request
+from dragoman.model.losses import Strict
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
-from dragoman.routing.needs import NOTHING, Needs, Wants
+from dragoman.routing.needs import NOTHING, LossCounts, Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
@@ -48,7 +49,7 @@ class Seen(Struct, frozen=True):
     opening: Opening | None = None
     signs: Signs = _NO_SIGNS
     # By the ids of targets: what their translation loses, and why it cannot be made.
-    losses: Mapping[str, int] = NOTHING
+    losses: Mapping[str, LossCounts] = NOTHING
     refused: Mapping[str, str] = NOTHING
     # Whether it refers to what some provider keeps.
     alone: bool = False
@@ -101,7 +102,7 @@ def seen_in(
     if not wants.losses and not wants.signs:
         # Where it may refer to what somebody keeps, its signs are wanted.
         return Seen(opening, issuer=issuer) if issuer else Seen(opening)
-    losses: dict[str, int] = {}
+    losses: dict[str, LossCounts] = {}
     refused: dict[str, str] = {}
     weighed = body
     if found is not None and looked.said is not None:
@@ -122,14 +123,15 @@ def seen_in(
             except RefusedError as error:
                 refused[target.id] = str(error)
             else:
-                losses[target.id] = len(prepared.translated.ledger)
+                ledger = prepared.translated.ledger
+                losses[target.id] = LossCounts(ledger.changes, len(ledger))
     signs = codec.signs_of(weighed) if wants.signs else Signs()
     # What was said before was answered by somebody, and is told to anybody who can be told it.
     alone = signs.kept if weighed is body else wants.signs and codec.signs_of(body).kept
     return Seen(opening, signs, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
 
 
-def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: bool) -> Needs:
+def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict) -> Needs:
     """A request of so many bytes, as routing sees it; what it goes on from is said to whoever is asked."""
     losses, refused = seen.losses, seen.refused
     protocol = asked.api_path.protocol

@@ -20,12 +20,13 @@ from dragoman.gateway.exchange.choice import (
 )
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.failure_moves import FailureMoves
-from dragoman.gateway.exchange.provider_request import asks_strictness
+from dragoman.gateway.exchange.provider_request import strict_mode
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Done, Hold, Locate, Recall
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found
+from dragoman.model.losses import Strict
 from dragoman.routing.explanation import considered
 from dragoman.routing.needs import Wants
 from dragoman.sessions.classes import class_of
@@ -39,8 +40,8 @@ class ChoiceMoves(FailureMoves):
 
     # What it goes on from, where that was looked up to be weighed.
     _found: Found | None = None
-    # Whether nothing may be lost, once somebody asked.
-    _strict: bool | None = None
+    # Strict mode of the server, the key and the client's header together, once it was needed.
+    _strict: Strict | None = None
 
     def _begin(self, event: Begin) -> None:
         self._body = event.body
@@ -139,7 +140,7 @@ class ChoiceMoves(FailureMoves):
         if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
-        needs = needs_of(asked, len(self._body), seen, record.program, record.key, self._is_strict)
+        needs = needs_of(asked, len(self._body), seen, record.program, record.key, self._own_strict)
         if route.ruled:
             needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
         if self._keeper:
@@ -165,12 +166,10 @@ class ChoiceMoves(FailureMoves):
         self._search()
 
     @property
-    def _is_strict(self) -> bool:
-        """Whether nothing may be lost, whoever is asked."""
+    def _own_strict(self) -> Strict:
+        """Strict mode as server, key and client state it; a route may add to it."""
         if self._strict is None:
-            key = self._asked.key
-            strict = self._service.settings.server.strict or (key is not None and key.strict)
-            self._strict = strict or asks_strictness(self._asked)
+            self._strict = strict_mode(self._service.settings.server, self._asked)
         return self._strict
 
 

@@ -78,7 +78,7 @@ from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.http.flight import Flight
 from dragoman.providers.order import Order, Unframer
 from dragoman.store import StoreError
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.wire.json import encode
 
 # How something that is waited for may end.
@@ -104,7 +104,7 @@ class Driver(StoreActs):
     _charge: Charge | None = None
     _hung_up = False
     # The stream that is heard, what came of it, and how much that may be.
-    _translator: StreamTranslator | None = None
+    _translator: StreamPipeline | None = None
     _events: LargeEvents | None = None
     _unframer: Unframer | None = None
     _passed: Passed

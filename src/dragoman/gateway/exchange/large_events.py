@@ -16,7 +16,7 @@ from typing import TypeVar
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.http.flight import Flight
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class LargeEvents:
     def __init__(
         self,
         flight: Flight,
-        translator: StreamTranslator,
+        translator: StreamPipeline,
         tell: Callable[[bytes, bytes], None],
         key: str,
         *,

@@ -50,7 +50,7 @@ from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.view import Pin
 from dragoman.rules.pauses import RESUMES
-from dragoman.streaming import StreamTranslator, Tap
+from dragoman.streaming import StreamPipeline, Tap
 
 Given = TypeVarTuple("Given")
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
@@ -205,11 +205,11 @@ class Moves(ABC):
             self._do(Write(reply.body), End())
         self.told = _ALL
 
-    def _translator(self, *, collect: bool) -> StreamTranslator:
+    def _translator(self, *, collect: bool) -> StreamPipeline:
         attempt, prepared = self.attempt, self.attempt.prepared
         protocol = prepared.target.endpoint.protocol
         attempt.fold = Fold(protocol) if self._memory.turns.watches(prepared) else None
-        return StreamTranslator(
+        return StreamPipeline(
             source=protocol,
             target=prepared.client,
             request=prepared.translated,

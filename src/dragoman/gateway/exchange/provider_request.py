@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.errors import ClientError, StrictError, WireError
+from dragoman.config.settings import Server
+from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.client import ClientRequest
@@ -20,11 +21,12 @@ from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.ids import ANY
-from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
+from dragoman.translate import TranslatedRequest, asked_by, check_strict, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.members import OBJECT, ambiguous, folded, joined
 from dragoman.wire.spans import object_members, without
@@ -89,8 +91,8 @@ class ProviderRequest(Struct, frozen=True):
     query: str = ""
     # Whether usage was asked for in the client's name, which then does not see it.
     metered: bool = False
-    # Whether nothing may be lost, not even for another try.
-    strict: bool = False
+    # Strict mode, which also forbids remedies that lose something.
+    strict: Strict = False
 
     @property
     def relay(self) -> bool:
@@ -206,10 +208,19 @@ def _unreadable() -> WireError:
     return WireError("", "JSON in UTF-8", "references that cannot be read")
 
 
-def asks_strictness(request: ClientRequest) -> bool:
-    """Whether the client demands that nothing is lost."""
+def asks_strictness(request: ClientRequest) -> Strict:
+    """The strict mode that the client's header asks for."""
     asked = request.header(b"x-dragoman-strict")
-    return asked is not None and asked.lower() in _ON
+    if asked is None:
+        return False
+    word = asked.strip().lower()
+    return "all" if word == b"all" else word in _ON
+
+
+def strict_mode(server: Server, request: ClientRequest) -> Strict:
+    """Strict mode as the server, the client's key and its header state it."""
+    key = request.key
+    return strictest(server.strict, key is not None and key.strict, asks_strictness(request))
 
 
 _NO_TOOLS = (b"null", b"[]")
@@ -246,7 +257,7 @@ def prepare(
     target: Target,
     *,
     renamed: bool,
-    strict: bool,
+    strict: Strict,
     owner: bytes,
 ) -> ProviderRequest:
     """Write a request for the provider it leads to; `owner` is whose it is."""
@@ -301,11 +312,11 @@ def _without_options(body: bytes) -> tuple[bytes, bool]:
     return cut, isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, strict: bool) -> TranslatedRequest:
+def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, strict: Strict) -> TranslatedRequest:
     """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
     protocol = target.endpoint.protocol
     codec = codec_of(protocol)
-    translated = same_request(body, protocol=protocol, model=target.model if renamed else None)
+    translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
     if sent is not translated.body and codec.settle_thinking is not None:
         # What was cut out may be what the rest of the request stands on.
@@ -319,8 +330,7 @@ def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, 
         sent = codec.rename_cap(sent)
     if codec.keep_nothing is not None and target.kept_here and target.provider.stores:
         sent = codec.keep_nothing(sent)
-    if strict and len(translated.ledger):
-        raise StrictError(translated.ledger.losses)
+    check_strict(translated.ledger, strict)
     if resay is not None:
         sent = with_stream(sent, resay)
         if resay:

@@ -26,7 +26,7 @@ from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.target import Target
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, translate_headers
 
 # Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
@@ -208,8 +208,8 @@ class Replies(Struct, eq=False):
         mint = self._service.mint_of(self._account.record)
         if prepared is None:
             protocol = self._asked.api_path.protocol
-            return StreamTranslator(source=protocol, target=protocol, mint=mint).fail(failure)
-        translator = StreamTranslator(
+            return StreamPipeline(source=protocol, target=protocol, mint=mint).fail(failure)
+        translator = StreamPipeline(
             source=prepared.target.endpoint.protocol,
             target=prepared.client,
             request=prepared.translated,

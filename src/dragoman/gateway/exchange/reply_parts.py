@@ -23,7 +23,7 @@ from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
 from dragoman.http.flight import HeaderList
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.translate import LossLine, TranslatedResponse, translate_failure
+from dragoman.translate import LossLine, TranslatedResponse, heaviest_first, translate_failure
 
 JSON = (b"content-type", b"application/json")
 EVENT_STREAM: HeaderList = [
@@ -134,16 +134,25 @@ def advice_header(text: str) -> tuple[bytes, bytes]:
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
-    """The ledger in short: `dropped:sampling@sampling.seed, …`; what does not fit is counted."""
+    """The ledger in short: `dropped:sampling@sampling.seed, …`.
+
+    What does not fit is counted, bookkeeping before losses that change the response.
+    """
     if not losses:
         return _NONE
+    told = _joined(losses)
+    if len(told) <= _LOSSES_LIMIT and len(losses) <= _MOST_LOSSES:
+        return (_LOSSES, told[:-2].encode())
+    told = _joined(heaviest_first(losses))
+    kept = told[: told.rfind(", ", 0, _LOSSES_LIMIT) + 2]
+    return (_LOSSES, f"{kept}+{len(losses) - kept.count(', ')} more".encode())
+
+
+def _joined(losses: Sequence[LossLine]) -> str:
+    """As many losses as the header may have, each with a comma and a blank behind it."""
     parts = [f"{loss['fate']}:{loss['feature']}@{loss['at']}" for loss in losses[:_MOST_LOSSES]]
     told = ", ".join(parts)
     is_plain = told.isascii() and told.isprintable() and told.count(",") < len(parts)
     if not is_plain or max(map(len, parts)) > LONGEST:
         told = ", ".join([safe(part).replace(b",", b"%2C").decode() for part in parts])
-    told += ", "
-    if len(told) <= _LOSSES_LIMIT and len(parts) == len(losses):
-        return (_LOSSES, told[:-2].encode())
-    kept = told[: told.rfind(", ", 0, _LOSSES_LIMIT) + 2]
-    return (_LOSSES, f"{kept}+{len(losses) - kept.count(', ')} more".encode())
+    return told + ", "

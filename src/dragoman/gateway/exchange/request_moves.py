@@ -35,6 +35,7 @@ from dragoman.gateway.stored_responses.recall import Found
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
@@ -139,7 +140,7 @@ class RequestMoves(ChoiceMoves):
         size = len(body) + memory.turns.size
         if found is not None:
             size += found.size
-        strict = target.strict or self._is_strict
+        strict = strictest(target.strict, self._own_strict)
         self._work(_PREPARING, size, memory.prepare, self._asked, body, looked, found, target, strict)
 
     def _prepared(self, event: Done) -> None:

@@ -23,7 +23,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.order import Unframer
 from dragoman.routing.target import Target
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 
 # Events.
 
@@ -163,7 +163,7 @@ class ReadWhole(Struct, frozen=True):
 class Collect(Struct, frozen=True):
     """Read a stream to its end, of which nobody is told before; `size` is what came of it in earlier calls."""
 
-    translator: StreamTranslator
+    translator: StreamPipeline
     unframer: Unframer | None
     told: list[bytes]
     size: int
@@ -173,7 +173,7 @@ class Collect(Struct, frozen=True):
 class Hear(Struct, frozen=True):
     """Hand on a stream as it comes; `kept` is what a relayed one is kept as, which `feed` changes it for."""
 
-    translator: StreamTranslator
+    translator: StreamPipeline
     feed: Callable[[bytes], bytes]
     kept: KeptAnswer | None
     unframer: Unframer | None

@@ -25,7 +25,7 @@ from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
 from dragoman.routing.outcomes import Kind
 from dragoman.rules.pauses import RESUMES
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedResponse, translate_response
 
 # How an event stream begins.
@@ -221,7 +221,7 @@ def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderReques
         raise BadAnswer(_UNREADABLE) from None
 
 
-def _closed(translator: StreamTranslator) -> bytes:
+def _closed(translator: StreamPipeline) -> bytes:
     try:
         return translator.close()
     except DragomanError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.response import Usage
 from dragoman.routing.target import Target
-from dragoman.translate import LossLine
+from dragoman.translate import LossLine, heaviest_first
 
 # Members and their numbers, as `messages[1].parts[0].cache`.
 _MEMBER = r"[A-Za-z_][\w-]{0,63}(?:\[\d{1,9}\]){0,4}"
@@ -179,7 +180,9 @@ def _call(attempt: Attempt, started: float) -> Call:
     )
 
 
-def _lost(losses: tuple[LossLine, ...]) -> tuple[Lost, ...]:
+def _lost(losses: Sequence[LossLine]) -> tuple[Lost, ...]:
+    if len(losses) > _MOST_LOSSES:
+        losses = heaviest_first(losses)
     return tuple([Lost(line["feature"], line["fate"], _place(line["at"])) for line in losses[:_MOST_LOSSES]])
 
 

@@ -1,13 +1,14 @@
 """Log columns: an exchange as a line that people read, as wide as their terminal, in colour if it has any.
 
-    14:02:11 200 /messages   1.2s    4123+340 fast → openai/gpt-5.1  -top_k ~cache_mark  key laptop
+    14:02:11 200 /messages   1.2s    4123+340 fast → openai/gpt-5.1  -top_k ~effort  key laptop
     14:02:15 502 /messages   12ms           - fast → ollama/qwen3
              bad_gateway: ollama unreachable
 
 Time, status, path, how long it took, tokens in + out (`~` if they were counted here); then the model that was asked for
 and whom that led to, and what else there is to say, as far as it fits: what it cost (`>` is at least) before all else.
-Why something failed is always said, below if need be. Losses are told by name: `-` dropped, `~` approximated, `+`
-invented. A wide line has the time to the first content, cached tokens and the id.
+Why something failed is always said, below if need be. Losses that change the response are told by name: `-` dropped,
+`~` approximated, `+` invented; bookkeeping (decision 38) on request. A wide line has the time to the first content,
+cached tokens and the id.
 
 Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
 """
@@ -15,7 +16,7 @@ Whatever came from outside is written so that it cannot end a line, move a curso
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.money import least_dollars, short_dollars
 from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
+from dragoman.translate import LossLine, changes_in
 
 _SHOWN = 120
 # A field of an event may be a sentence, or several.
@@ -59,8 +61,9 @@ def shown(text: str) -> str:
 class LogColumns:
     """Words lines for one screen."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, all_losses: bool = False) -> None:
         self._screen = screen
+        self._all_losses = all_losses
         self._arrow, self._mark = (" → ", "…") if screen.unicode else (" -> ", "..")
 
     def exchange(self, record: Record, when: str = "") -> str:
@@ -77,7 +80,7 @@ class LogColumns:
         reason = _reason_of(record)
         # A short reason stands on the line itself, right behind the names, and those give way to it.
         beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
-        losses = _losses(record)
+        losses = _losses(record.losses if self._all_losses else changes_in(record.losses))
         kept = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
         names = self._names(record, width - line.cells - 1 - (kept if reason or losses else 0))
         if names:
@@ -249,9 +252,9 @@ def _missed(attempts: Iterable[Attempt], known: str) -> str:
     return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in told.items())
 
 
-def _losses(record: Record) -> list[str]:
+def _losses(losses: Sequence[LossLine]) -> list[str]:
     """What was lost, by name and fate, each once."""
-    return list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in record.losses))
+    return list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in losses))
 
 
 def _as_many(losses: list[str], room: int, mark: str) -> str:

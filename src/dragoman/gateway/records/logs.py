@@ -21,6 +21,7 @@ from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
 from dragoman.terminal import Screen, descriptor_of, screen_of
+from dragoman.translate import changes_in
 from dragoman.wire.json import encode
 
 _SHOWN = 120
@@ -32,12 +33,18 @@ class Log:
     """Writes to one stream, as text or as JSON, and never waits for whoever reads it."""
 
     def __init__(
-        self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False, screen: Screen | None = None
+        self,
+        out: TextIO | None = None,
+        *,
+        json: bool | None = None,
+        quiet: bool = False,
+        screen: Screen | None = None,
+        all_losses: bool = False,
     ) -> None:
         self._out = out or sys.stderr
         self._json = not self._out.isatty() if json is None else json
         self._quiet = quiet
-        columns = LogColumns(screen or screen_of(self._out, os.environ))
+        columns = LogColumns(screen or screen_of(self._out, os.environ), all_losses=all_losses)
         self._line: Callable[[Record], str] = self._as_json if self._json else columns.exchange
         self._event: Callable[[str, str, JsonObject], str] = _json_event if self._json else columns.event
         descriptor = descriptor_of(self._out)
@@ -81,6 +88,7 @@ class Log:
     def _as_json(self, record: Record) -> str:
         usage, money = record.usage, record.money
         cost = "" if money is None else in_units(money.total, NANO)
+        changes = len(changes_in(record.losses))
         line: JsonObject = {
             "time": _now(),
             "level": "info" if record.status < 500 else "error",
@@ -99,8 +107,10 @@ class Log:
             "status": record.status,
             "seconds": round(record.ended - record.started, 4),
             "attempts": len(record.attempts),
-            "losses": len(record.losses),
+            "losses": changes,
         }
+        if len(record.losses) > changes:
+            line["bookkeeping_losses"] = len(record.losses) - changes
         if record.route:
             line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
             line["tried"] = [_tried(attempt, money, cost) for attempt in record.attempts]

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from dragoman.gateway.records.accounting import Recorded
 from dragoman.gateway.records.metrics import DURATIONS, OTHER, TOKENS, Cell, Snapshot, Spread, printable, worse
+from dragoman.model.features import weight_of
 from dragoman.routing.standing import Level
 
 
@@ -38,6 +39,7 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     _family(lines, "losses_total", "counter", "What translation dropped, approximated or invented.")
     for (client, dialect, feature, fate), count in _summed([s.losses for s in snapshots], 4).items():
         labels = f'client="{client}",dialect="{dialect}",feature="{feature}",fate="{fate}"'
+        labels += f',weight="{weight_of(feature)}"'
         lines.append(f"dragoman_losses_total{{{labels}}} {count}")
     _family(lines, "failures_total", "counter", "Exchanges that failed, by kind.")
     for (client, provider, kind), count in _summed([s.failures for s in snapshots], 3).items():

@@ -47,6 +47,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Strict
 from dragoman.model.response import Response
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import NOTHING, Facts
@@ -130,7 +131,7 @@ class Memory:
         looked: Look,
         found: Found | None,
         target: Target,
-        strict: bool,
+        strict: Strict,
     ) -> ProviderRequest:
         """Write a request for the provider it leads to, with what it refers to in place of references."""
         self._said = looked.said

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.model.response import StopReason
 
-NAME = "anthropic-messages"
+NAME: Final = "anthropic-messages"
 UPSTREAM = "anthropic"
 PATH = "/v1/messages"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.model.features import Feature
 from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
 from dragoman.rules.words import ORDINARY_TIERS, Words
 
-NAME = "openai-chat"
+NAME: Final = "openai-chat"
 UPSTREAM = ""
 PATH = "/v1/chat/completions"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-NAME = "openai-responses"
+from typing import Final
+
+NAME: Final = "openai-responses"
 UPSTREAM = "openai"
 PATH = "/v1/responses"
 

@@ -1,0 +1,164 @@
+"""Library: the translation as users of the package call it, typed for them; `docs/library.md` is its page.
+
+Each function only narrows the types of `translate.py` and `streaming/`. The gateway calls those with protocol names
+that it reads from its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dragoman import translate
+from dragoman.errors import DragomanError
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Strict
+from dragoman.model.response import Usage
+from dragoman.protocols.codec import Mint, ProtocolName
+from dragoman.rules.abilities import Abilities, Row
+from dragoman.streaming import DEFAULT_LIMIT, StreamPipeline
+from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
+
+
+def translate_request(
+    body: bytes | str | Mapping[str, object],
+    *,
+    target: ProtocolName,
+    source: ProtocolName | None = None,
+    model: str | None = None,
+    upstream: str | None = None,
+    abilities: Abilities | None = None,
+    rows: tuple[Row, ...] = (),
+    strict: Strict = False,
+) -> TranslatedRequest:
+    """Write a client's request in the provider's protocol.
+
+    `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
+    another, or if the body has none because the URL names it. `upstream` labels the provider; `abilities` or `rows` say
+    what it takes where the built-in table does not know better. `strict` raises `StrictError` instead of losing what
+    changes the response, "all" instead of any loss.
+    """
+    return translate.translate_request(
+        body,
+        target=target,
+        source=source,
+        model=model,
+        upstream=upstream,
+        abilities=abilities,
+        rows=rows,
+        strict=strict,
+    )
+
+
+def translate_response(
+    body: bytes | str | Mapping[str, object],
+    *,
+    source: ProtocolName,
+    target: ProtocolName,
+    request: TranslatedRequest | None = None,
+    status: int = 200,
+    request_id: str | None = None,
+    stream: bool = False,
+    mint: Mint | None = None,
+    strict: Strict = False,
+    earlier: Sequence[bytes] = (),
+) -> TranslatedResponse:
+    """Write a provider's response, or its error, in the client's protocol.
+
+    With `stream` the client gets the full sequence of events for the same response. A body that is an error is one
+    whatever the status says. `earlier` are the responses of the same turn after which the provider paused: the client
+    sees one response.
+    """
+    return translate.translate_response(
+        body,
+        source=source,
+        target=target,
+        request=request,
+        status=status,
+        request_id=request_id,
+        stream=stream,
+        mint=mint,
+        strict=strict,
+        earlier=earlier,
+    )
+
+
+def translate_failure(
+    failure: Failure | DragomanError, *, target: ProtocolName, request_id: str | None = None
+) -> TranslatedResponse:
+    """Write a failure, or an error of this library, in the client's protocol."""
+    return translate.translate_failure(failure, target=target, request_id=request_id)
+
+
+def translate_headers(
+    headers: Mapping[str, str], *, source: ProtocolName, target: ProtocolName, now: int
+) -> dict[str, str]:
+    """Write a provider's rate-limit headers in the client's protocol; `now` is the time in seconds since 1970."""
+    return translate.translate_headers(headers, source=source, target=target, now=now)
+
+
+class StreamTranslator:
+    """Translates one streamed response; the bytes may be cut anywhere.
+
+    `feed` takes what the provider sends and returns what is ready for the client, possibly nothing. `close` returns the
+    terminator, or the client's error form if the provider broke off. With `collect` the client did not ask for a
+    stream: `feed` returns nothing and `close` the full response, to be sent under `status`. An event longer than
+    `limit` bytes ends the stream with an error.
+    """
+
+    __slots__ = ("_pipeline", "feed")
+
+    def __init__(
+        self,
+        *,
+        source: ProtocolName,
+        target: ProtocolName,
+        request: TranslatedRequest | None = None,
+        mint: Mint | None = None,
+        collect: bool = False,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._pipeline = StreamPipeline(
+            source=source, target=target, request=request, mint=mint, collect=collect, limit=limit
+        )
+        # Bound once: a method of this class would cost one more call for each chunk.
+        self.feed: Callable[[bytes], bytes] = self._pipeline.feed
+
+    def close(self) -> bytes:
+        """End the stream; a second call returns nothing."""
+        return self._pipeline.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the client's stream is over; the provider's call may be cancelled."""
+        return self._pipeline.finished
+
+    @property
+    def losses(self) -> tuple[LossLine, ...]:
+        """What was lost so far."""
+        return self._pipeline.losses
+
+    @property
+    def usage(self) -> Usage | None:
+        """The latest token counts."""
+        return self._pipeline.usage
+
+    @property
+    def failure(self) -> Failure | None:
+        """The error that ended the stream, if one did."""
+        return self._pipeline.failure
+
+    @property
+    def resume(self) -> tuple[JsonObject, ...] | None:
+        """The blocks to append as an assistant message and to send again, if the provider only paused."""
+        return self._pipeline.resume
+
+    @property
+    def heartbeat(self) -> bytes:
+        """What to send while the provider is silent, in the client's protocol."""
+        return self._pipeline.heartbeat
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a collected response."""
+        return self._pipeline.status
