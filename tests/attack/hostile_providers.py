@@ -27,7 +27,7 @@ def _event(delta: object) -> bytes:
 
 
 def _call(index: int) -> object:
-    return {"index": index, "function": {"name": "t"}}
+    return {"index": index, "function": {"name": "t", "arguments": "{}"}}
 
 
 def calls(count: int) -> bytes:
@@ -37,7 +37,7 @@ def calls(count: int) -> bytes:
 
 def calls_at_once(size: int) -> bytes:
     """A Chat stream of one event with as many tool calls as fit."""
-    return _event({"tool_calls": [_call(k) for k in range(size // 40)]}) + _DONE
+    return _event({"tool_calls": [_call(k) for k in range(size // 56)]}) + _DONE
 
 
 def text(size: int) -> bytes:
