@@ -325,6 +325,7 @@ class Driver(StoreActs):
             translator,
             self._tell,
             self._account.record.key,
+            self._limits,
             feed=command.feed,
             kept=command.kept,
             is_held=lambda: client.paused,
