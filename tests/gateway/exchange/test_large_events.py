@@ -139,10 +139,14 @@ def test_a_provider_is_not_silent_while_its_event_waits_for_a_thread(
         watch.follow(flight)
         watch.hearing(stream=True)
         events = LargeEvents(flight, Fed(), told([]), "desk", watch, is_suspended=lambda: suspended)
-        if way == "event":
-            working = asyncio.ensure_future(events.pump(events.take))
-        else:
-            working = asyncio.ensure_future(events.run(bytes, 1_000))
+
+        async def work() -> None:
+            if way == "event":
+                await events.pump(events.take)
+            else:
+                await events.run(bytes, 1_000)
+
+        working = asyncio.ensure_future(work())
         await beside.begun()
         await asyncio.sleep(100.0)
         assert flight.aborted is None

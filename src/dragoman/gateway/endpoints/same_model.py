@@ -108,9 +108,9 @@ class SameModel:
                 missed = Missed(failure=failure, attempt=attempt, kind=attempt.kind_of(error))
             else:
                 redactor, key = self._service.redactor(target.provider), self._account.record.key
-                error = await read_plain_error(redactor, target.endpoint.protocol, attempt.status, body, key)
-                failure = error.failure
-                answer = ErrorAnswer(status=attempt.status, headers=attempt.headers, failure=failure, body=error.body)
+                plain = await read_plain_error(redactor, target.endpoint.protocol, attempt.status, body, key)
+                failure = plain.failure
+                answer = ErrorAnswer(status=attempt.status, headers=attempt.headers, failure=failure, body=plain.body)
                 missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
                 self._rest_key(missed)
             self._calls.close(attempt, missed.kind)
