@@ -8,7 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What takes long is followed on a terminal; elsewhere, as in CI, nobody wants to read it.
 FOLLOWED := $$(test -t 1 || echo -qq)
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
-# What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'
+# What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'; and the word by which `make attack`
+# selects a section or single attacks, as in: make attack ARGUMENTS=outages
 ARGUMENTS ?=
 # Touched after an install; older than the pins or the project file means: install again. Both are of the same
 # environment: what runs is a part of what is needed to work on it.
@@ -125,8 +126,8 @@ prices: $(STAMP) ## compile the pinned collection of prices into the package; th
 clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
 	WRITE_MATRIX=1 $(PYTEST) tests/clients
 
-attack: $(STAMP) ## attack running gateways at length, and tell what it cost whom
-	$(BIN)/python -m tests.attack.run
+attack: $(STAMP) ## attack running gateways for some minutes, with a table of the damage; ARGUMENTS=outages selects
+	$(BIN)/python -m tests.attack.run $(if $(ARGUMENTS),'$(ARGUMENTS)')
 
 dist: $(STAMP) ## wheel and sdist in dist/, proved: contents, metadata, and run on every Python that is here
 	$(BIN)/python -m tools.distribution

@@ -8,10 +8,11 @@ import re
 import socket
 import threading
 import time
+from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self
 
-from tests.gateway.harness import CHAT, PATHS, Received, Reply, whole
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, Received, Reply, read_answer, whole
 from tests.gateway.harness import stream as streamed
 from tests.server.process import WRITER, Served
 
@@ -33,11 +34,23 @@ async def _speak() -> None:
         await asyncio.sleep(_EVERY)
 
 
+# A stream without token counts: the gateway counts them itself.
+_SHORT = b'data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
 def paced(received: Received) -> Reply | None:
-    """The reply of a provider that is asked for the model `paced`."""
+    """The reply of a provider that is asked for one of the models `paced` and `short`."""
     if b'"paced"' in received.body[:200]:
         return streamed(_speak)
-    return None
+    return streamed(_SHORT) if b'"short"' in received.body[:200] else None
+
+
+def warm_up(house: Served, *lines: str) -> None:
+    """Have the gateway import and load what its first exchanges need: that makes no later one late."""
+    for path in (PATHS[MESSAGES], PATHS[CHAT]):
+        body = {"model": "chat/short", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        with closing(house.send(path, body, "connection: close", *lines)) as end:
+            assert read_answer(end).status == 200
 
 
 ANSWER: dict[str, object] = {
@@ -58,9 +71,9 @@ def provider(received: Received) -> Reply:
 class Neighbour:
     """Listens while something else happens; `worst` is how late a word came, in seconds."""
 
-    def __init__(self, house: Served) -> None:
+    def __init__(self, house: Served, *lines: str) -> None:
         body = {"model": "chat/paced", "stream": True, "messages": [{"role": "user", "content": "go on"}]}
-        self._connection = house.send(PATHS[CHAT], body)
+        self._connection = house.send(PATHS[CHAT], body, *lines)
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._heard = threading.Event()
         self.worst = 0.0
@@ -88,6 +101,11 @@ class Neighbour:
         self._connection.close()
 
     def _listen(self) -> None:
+        # A gateway that ends resets its connections.
+        with suppress(ConnectionError):
+            self._read()
+
+    def _read(self) -> None:
         rest = b""
         # Whoever is told nothing for so long is counted as lost by whoever waits for it.
         self._connection.settimeout(2 * _LONGEST)

@@ -100,3 +100,24 @@ async def _stored(house: House) -> int:
     store = house.app.service.state.store
     assert store is not None
     return (await store.read(lambda tables: tables.stored(b""))).own
+
+
+def test_a_gauge_has_the_stored_bytes_of_all_keys() -> None:
+    def gauge(house: House) -> int:
+        lines = house.get("/metrics", authorization=f"Bearer {ALICE}").body.decode().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("dragoman_stored_bytes "))
+
+    with keeping(_script, keys=(ALICE, BOB), storage=_storage()) as house:
+        assert gauge(house) == 0
+        made = str(_ask(house, ALICE).json()["id"])
+        one = gauge(house)
+        assert 4000 < one < 10_000
+        _ask(house, BOB)
+        assert gauge(house) == pytest.approx(2 * one, rel=0.1)
+        house.ask("DELETE", f"/v1/responses/{made}", b"", authorization=f"Bearer {ALICE}")
+        assert gauge(house) == pytest.approx(one, rel=0.1)
+
+
+def test_without_a_store_there_is_no_gauge_of_stored_bytes() -> None:
+    with keeping(_script, keys=(ALICE,), storage=Storage(keep=False)) as house:
+        assert b"dragoman_stored_bytes" not in house.get("/metrics", authorization=f"Bearer {ALICE}").body

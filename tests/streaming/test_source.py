@@ -54,6 +54,26 @@ def test_an_oversized_event_is_a_clear_error() -> None:
     assert stream.failure is not None
 
 
+@pytest.mark.parametrize(
+    ("target", "way"),
+    [(MESSAGES, "ended"), (CHAT, "ended"), (MESSAGES, "cut short"), (CHAT, "cut short"), (MESSAGES, "full")],
+)
+def test_an_event_with_too_many_values_is_refused(target: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.streaming.source.MAX_EVENT_VALUES", 1000)
+    answer = whole_answer(CHAT, "stop") if way == "full" else chat_chunks({"content": "Hello."}, finish="stop")[0]
+
+    def outcome(values: int, reader: StreamTranslator) -> bytes:
+        data = json.dumps({**answer, "more": [0] * values, "text": "," * 2000}).encode()
+        out = reader.feed(data if way == "full" else b"data: " + data + (b"\n\n" if way == "ended" else b"\n"))
+        return out + reader.call_ended() + reader.close()
+
+    few, many = (StreamTranslator(source=CHAT, target=target) for _ in range(2))
+    # Commas in a text are no values.
+    assert b"values" not in outcome(900, few)
+    assert b"at most 1000 values" in outcome(1001, many)
+    assert many.failure is not None and many.failure.kind is FailureKind.BAD_GATEWAY
+
+
 def test_pitfall_184_an_error_inside_a_stream_is_the_clients_error() -> None:
     stream = StreamPipeline(source=CHAT, target=MESSAGES)
     out = stream.feed(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n') + stream.close()

@@ -345,7 +345,7 @@ class App:
         return self.lame_duck or self.service.draining
 
     async def _metrics(self, request: Request) -> None:
-        request.respond(200, [_METRICS], render(await self._snapshots()))
+        request.respond(200, [_METRICS], render(await self._snapshots(), await self.service.state.stored_bytes()))
 
     async def _status(self, request: Request) -> None:
         service = self.service

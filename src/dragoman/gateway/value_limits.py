@@ -2,6 +2,7 @@
 
     a request       500,000 values, or members where only those are read      413
     an answer       2,000,000 values                                          502
+    an event        likewise (`streaming/source.py`)                          the stream breaks
 
 Far more than any conversation needs that fits a model; a text or a picture is one value, however long.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, WireError
 from dragoman.model.events import (
     ArgumentsDelta,
     Ended,
@@ -29,7 +29,11 @@ from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.stop_strings import StopStage
 from dragoman.wire.sse import SseReader
+from dragoman.wire.weight import exceeds
 
+# JSON values of one event, as many as a full response may hold. A JSON reader does not release the interpreter lock
+# before it has built all of them: an event of 16 MiB with more values would stop the event loop from any thread.
+MAX_EVENT_VALUES = 2_000_000
 # The events of an answer that came whole.
 _Told: TypeAlias = Callable[[bytes], list[Event]]
 
@@ -124,6 +128,8 @@ class Source:
         events: list[Event] = []
         try:
             for frame in self._reader.feed(chunk):
+                if len(frame.data) > MAX_EVENT_VALUES:
+                    _check_values(frame.data)
                 events += self._feed(frame)
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
@@ -148,6 +154,7 @@ class Source:
             return []
         self._streams = True
         try:
+            _check_values(bytes(whole))
             return self._noted(self._told(bytes(whole)))
         except (DragomanError, RecursionError, UnicodeError) as error:
             return self._noted([_broken(f"upstream answer could not be read: {error}")])
@@ -159,6 +166,8 @@ class Source:
             return events
         try:
             for frame in self._reader.close():
+                if len(frame.data) > MAX_EVENT_VALUES:
+                    _check_values(frame.data)
                 events += self._feed(frame)
             events += self.decoder.close()
         except (DragomanError, RecursionError, UnicodeError) as error:
@@ -265,6 +274,12 @@ def _have_content(events: list[Event]) -> bool:
         elif type(event) not in _SILENT:
             return True
     return False
+
+
+def _check_values(data: bytes) -> None:
+    """Refuse JSON with too many values before they are built."""
+    if exceeds(data, MAX_EVENT_VALUES):
+        raise WireError("event stream", f"at most {MAX_EVENT_VALUES} values", "more")
 
 
 def _as_it_is(failure: Failure) -> Failure:

@@ -14,6 +14,8 @@ from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import other_paths as passing
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
+from dragoman.protocols.codec import Codec
+from dragoman.protocols.registry import codec_of as registered
 from tests.gateway.gate import Gate
 from tests.gateway.harness import (
     CHAT,
@@ -504,3 +506,25 @@ def test_an_object_with_more_members_than_anybody_writes_is_a_400() -> None:
         body = b'{"model":"chat/served"' + b',"a":1' * 5000 + b"}"
         told = house.post("/v1/embeddings", body, content_type="application/json")
         assert (told.status, "4096 members" in str(failure_of(CHAT, told)["message"])) == (400, True)
+
+
+@pytest.mark.parametrize("model", ["chat/served", "vectors"], ids=["one target", "several"])
+@pytest.mark.parametrize("size", [10, 200_000], ids=["small", "large"])
+def test_a_large_error_is_decoded_off_the_event_loop(model: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoding: list[str] = []
+
+    def codec_of(protocol: str) -> Codec:
+        decoding.append(threading.current_thread().name.partition("-")[0])
+        return registered(protocol)
+
+    monkeypatch.setattr("dragoman.gateway.exchange.error_answers.codec_of", codec_of)
+
+    def settings(port: int) -> Settings:
+        line = Line(pattern="vectors", targets=("chat/served", "responses/served"))
+        return replace(settings_for(port), routes=(line,))
+
+    error = {"error": {"message": "x" * size, "type": "invalid_request_error"}}
+    with running(lambda _: whole(error, 400), settings) as house:
+        reply = house.post("/v1/embeddings", {"model": model, "input": "a"})
+    assert (reply.status, reply.json()) == (400, error)
+    assert set(decoding) == {"large" if size > 10 else "house"}

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dragoman.errors import Truncated
+from dragoman.config.settings import Timeouts
+from dragoman.errors import Stalled, Truncated
 from dragoman.gateway.exchange import large_events
 from dragoman.gateway.exchange.large_events import LargeEvents
+from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.http.flight import HeaderList
 from dragoman.streaming import StreamPipeline
 from tests.laws.floods import FLOODS
 from tests.laws.strategies import CHAT, MESSAGES
+from tests.virtual_time import VirtualLoop
 
 SMALL, LARGE = b"data: 1\n\n", b"data: 2\n\n"
 
@@ -97,8 +100,13 @@ def told(out: list[bytes]) -> Callable[[bytes, bytes], None]:
     return lambda _, data: out.append(data)
 
 
+def unlimited() -> TimeLimits:
+    loop = asyncio.get_running_loop()
+    return TimeLimits(loop, Timeouts(), loop.time())
+
+
 async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
-    events = LargeEvents(flight, Fed(), told(out), "desk")
+    events = LargeEvents(flight, Fed(), told(out), "desk", unlimited())
     pumping = asyncio.ensure_future(events.pump(events.take))
     await beside.begun()
     assert out == [SMALL] and flight.calls == ["pause"]
@@ -118,6 +126,38 @@ def test_item_22_a3_a_large_event_is_told_in_its_order(monkeypatch: pytest.Monke
         assert flight.calls == ["pause", "resume"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["event", "other work"])
+@pytest.mark.parametrize("suspended", [False, True], ids=["nothing else", "no room either"])
+def test_a_provider_is_not_silent_while_its_event_waits_for_a_thread(
+    way: str, suspended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop, beside, flight = asyncio.get_running_loop(), Beside(monkeypatch), Handed([SMALL, LARGE])
+        watch = TimeLimits(loop, Timeouts(idle=10.0), loop.time())
+        watch.follow(flight)
+        watch.hearing(stream=True)
+        events = LargeEvents(flight, Fed(), told([]), "desk", watch, is_suspended=lambda: suspended)
+
+        async def work() -> None:
+            if way == "event":
+                await events.pump(events.take)
+            else:
+                await events.run(bytes, 1_000)
+
+        working = asyncio.ensure_future(work())
+        await beside.begun()
+        await asyncio.sleep(100.0)
+        assert flight.aborted is None
+        beside.go_on.set()
+        await working
+        await asyncio.sleep(11.0)
+        assert isinstance(flight.aborted, Stalled) is not suspended
+        watch.stop()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
 
 
 def test_what_came_before_a_stream_broke_off_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +180,7 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
             if chunk == LARGE:
                 raise Truncated("enough")
 
-        events = LargeEvents(flight, Fed(), tell, "desk")
+        events = LargeEvents(flight, Fed(), tell, "desk", unlimited())
         with pytest.raises(Truncated):
             await events.pump(events.take)
         await asyncio.sleep(0)
@@ -152,7 +192,7 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
 def test_who_goes_away_leaves_the_translator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         beside, out = Beside(monkeypatch), list[bytes]()
-        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out), "desk")
+        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out), "desk", unlimited())
         pumping = asyncio.ensure_future(events.pump(events.take))
         await beside.begun()
         pumping.cancel()

@@ -25,7 +25,7 @@ from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.attempt import Attempt, is_stream
 from dragoman.gateway.exchange.calls import Calls
-from dragoman.gateway.exchange.error_answers import cleaned
+from dragoman.gateway.exchange.error_answers import read_plain_error
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
@@ -39,7 +39,6 @@ from dragoman.gateway.value_limits import weigh_members
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
@@ -223,15 +222,15 @@ async def _hand_over(
         raise redirected(flight.headers)
     told = _headers(service, request, account, target, flight.status, flight.headers, attempts)
     if flight.status >= 400:
-        body = await flight.read(service.redactor(target.provider).longest)
-        failure = codec_of(target.endpoint.protocol).decode_failure(flight.status, body)
-        became = kind_of(failure, cloud=False)
+        redactor = service.redactor(target.provider)
+        body = await flight.read(redactor.longest)
+        error = await read_plain_error(redactor, target.endpoint.protocol, flight.status, body, account.record.key)
+        became = kind_of(error.failure, cloud=False)
         ended(became)
         if service.settings.keys and became is Kind.BAD_KEY:
-            _tell_bad_key(service, request, account, target, failure)
+            _tell_bad_key(service, request, account, target, error.failure)
             return
-        clean = await cleaned(service.redactor(target.provider), body, account.record.key)
-        _refuse(request, account, flight.status, told, clean)
+        _refuse(request, account, flight.status, told, error.body)
         return
     account.note(status=flight.status)
     clock, tail = service.clock, Tail()

@@ -14,7 +14,7 @@ from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
-from dragoman.gateway.exchange.error_answers import cleaned
+from dragoman.gateway.exchange.error_answers import read_plain_error
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.reading import read_error
 from dragoman.gateway.exchange.reply_parts import failure_of
@@ -23,7 +23,6 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.routing.outcomes import TABLE, Heard, Kind, Then
 from dragoman.routing.rests import hint_of, names_the_key, rest_of
@@ -108,10 +107,10 @@ class SameModel:
                 failure = failure_of(error) or _UNKNOWN
                 missed = Missed(failure=failure, attempt=attempt, kind=attempt.kind_of(error))
             else:
-                failure = codec_of(target.endpoint.protocol).decode_failure(attempt.status, body)
-                redactor = self._service.redactor(target.provider)
-                told = await cleaned(redactor, body[: redactor.longest], self._account.record.key)
-                answer = ErrorAnswer(status=attempt.status, headers=attempt.headers, failure=failure, body=told)
+                redactor, key = self._service.redactor(target.provider), self._account.record.key
+                plain = await read_plain_error(redactor, target.endpoint.protocol, attempt.status, body, key)
+                failure = plain.failure
+                answer = ErrorAnswer(status=attempt.status, headers=attempt.headers, failure=failure, body=plain.body)
                 missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
                 self._rest_key(missed)
             self._calls.close(attempt, missed.kind)

@@ -188,7 +188,11 @@ class Driver(StoreActs):
         if self._flight is not None:
             self._flight.close()
         self._give_back()
-        self._discharge()
+        if self._charge is not None:
+            # The response may wait in the write buffer of a client that reads slowly.
+            self._charge.finish()
+            self._client.when_read(self._charge.close)
+            self._charge = None
         self._memory.end()
 
     # Before the provider.
@@ -321,6 +325,7 @@ class Driver(StoreActs):
             translator,
             self._tell,
             self._account.record.key,
+            self._limits,
             feed=command.feed,
             kept=command.kept,
             is_held=lambda: client.paused,

@@ -87,6 +87,23 @@ class ErrorReader(Struct, frozen=True):
         return Judged(relayed, own, has_worked, error)
 
 
+class PlainError(Struct, frozen=True):
+    """An error of a path that is relayed: what failed, and its body without the provider's secrets."""
+
+    failure: Failure
+    body: bytes
+
+
+async def read_plain_error(redactor: Redactor, protocol: str, status: int, body: bytes, key: str) -> PlainError:
+    """Decode an error and search it for secrets, off the event loop if it is large; `key` names the gateway key."""
+
+    def read() -> PlainError:
+        failure = codec_of(protocol).decode_failure(status, body)
+        return PlainError(failure, redactor.clean(body[: redactor.longest]))
+
+    return await beside_loop(read, len(body) + redactor.work(len(body)), key, paid=True)
+
+
 async def cleaned(redactor: Redactor, body: bytes, key: str) -> bytes:
     """An error without its provider's secrets, for the gateway key of this name."""
     return await beside_loop(partial(redactor.clean, body), redactor.work(len(body)), key, paid=True)

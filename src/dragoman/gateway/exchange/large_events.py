@@ -1,7 +1,8 @@
 """Large events: a stream is fed to its translator, what is large in a thread, while the stream is not read on.
 
 Up to 256 KiB are worked on at once, in the reading callback. An event may have 16 MiB, and takes seconds: that is done
-beside the loop. What the flight still hands over meanwhile waits, so that the order is kept.
+beside the loop. What the flight still hands over meanwhile waits, so that the order is kept, and the limits in time
+stand still: the provider is not silent, it is not read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.http.flight import Flight
@@ -52,10 +54,12 @@ class LargeEvents:
         translator: StreamPipeline,
         tell: Callable[[bytes, bytes], None],
         key: str,
+        limits: TimeLimits,
         *,
         feed: Callable[[bytes], bytes] | None = None,
         kept: KeptAnswer | None = None,
         is_held: Callable[[], bool] = lambda: False,
+        is_suspended: Callable[[], bool] = lambda: False,
     ) -> None:
         self._flight = flight
         self._translator = translator
@@ -65,8 +69,10 @@ class LargeEvents:
         # What small pieces are fed to; and what a relayed stream is kept as, under whose names it is told.
         self._feed = feed or translator.feed
         self._kept = kept
-        # Whether the stream is not to be read on for another reason.
+        # Whether the stream is not to be read on for another reason, and whether the limits stand still for one.
         self._is_held = is_held
+        self._limits = limits
+        self._is_suspended = is_suspended
         # Bytes since anything came of them: only with many of them is the translator asked.
         self._silent = 0
         self._waiting: deque[bytes] = deque()
@@ -82,6 +88,7 @@ class LargeEvents:
         if self._silent > INLINE and self._translator.workload(chunk) > INLINE:
             self._waiting.append(chunk)
             self._flight.pause()
+            self._limits.suspend()
             self.task = asyncio.get_running_loop().create_task(self._take_waiting())
             self.task.add_done_callback(self._ended)
             return
@@ -117,11 +124,13 @@ class LargeEvents:
         """Do something else with the translator, likewise."""
         if size <= INLINE:
             return work()
+        self._limits.suspend()
         self.task = task = asyncio.get_running_loop().create_task(self._beside(work, size))
         try:
             return await self._done(task)
         finally:
             self.task = None
+            self._resume_limits()
 
     async def _done(self, task: asyncio.Task[T]) -> T:
         try:
@@ -173,8 +182,13 @@ class LargeEvents:
             self._tell(chunk, out)
         return b""
 
+    def _resume_limits(self) -> None:
+        if not self._is_suspended():
+            self._limits.resume()
+
     def _ended(self, task: asyncio.Task[bytes]) -> None:
         self.task = None
+        self._resume_limits()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._flight.abort(error)

@@ -98,7 +98,13 @@ async def collect(command: Collect, reading: Reading) -> int:
             passed.spoken()
 
     charge = reading.charge
-    events = LargeEvents(reading.flight, translator, tell, reading.key, is_held=lambda: charge.is_paused)
+
+    def is_paused() -> bool:
+        return charge.is_paused
+
+    events = LargeEvents(
+        reading.flight, translator, tell, reading.key, limits, is_held=is_paused, is_suspended=is_paused
+    )
     if translator.speaking:
         limits.hearing(stream=True)
         passed.spoken()

@@ -12,8 +12,8 @@ from dragoman.model.features import weight_of
 from dragoman.routing.standing import Level
 
 
-def render(snapshots: Sequence[Snapshot]) -> bytes:
-    """Prometheus text of all processes together."""
+def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:
+    """Prometheus text of all processes together; `stored_bytes` is what the store that they share holds, if known."""
     cells: dict[tuple[str, str, str, str, int], Cell] = {}
     for snapshot in snapshots:
         for cell in snapshot.cells:
@@ -71,6 +71,11 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     _loads(lines, snapshots)
     _standings(lines, snapshots)
     _resting(lines, snapshots)
+    if stored_bytes is not None:
+        _family(
+            lines, "stored_bytes", "gauge", "Bytes of stored responses and conversations, as storage.max_bytes counts."
+        )
+        lines.append(f"dragoman_stored_bytes {stored_bytes}")
     _recorded(lines, [snapshot.recorded for snapshot in snapshots if snapshot.recorded is not None])
     _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
     lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")

@@ -32,6 +32,8 @@ from dragoman.store.thread import Alarm
 
 # How soon it is looked again whether anything is out of date, in seconds, if nothing was.
 _LOOK_AGAIN = 10.0
+# Seconds that a look at the number of stored bytes may take.
+_LOOKING = 1.0
 
 
 class StoredState:
@@ -64,6 +66,16 @@ class StoredState:
 
     def _lost(self, why: str, count: int) -> None:
         self._log.event("error", "what was left to be kept could not be", why=why, left=count)
+
+    async def stored_bytes(self) -> int | None:
+        """How many bytes are stored for all keys; None if nothing is stored, or the store does not answer in time."""
+        if self.store is None:
+            return None
+        try:
+            stored = await asyncio.wait_for(self.store.read(partial(Tables.stored, owner=b"")), _LOOKING)
+        except (StoreError, TimeoutError):
+            return None
+        return stored.total
 
     def sweep(self) -> None:
         """Forget some of what is out of date, if it is time to look."""
