@@ -28,3 +28,15 @@ def test_the_most_particular_beginning_is_found_first() -> None:
     beginnings = [beginning for beginning, _ in vendor.SINGLE]
     for position, beginning in enumerate(beginnings):
         assert not any(beginning.startswith(earlier) for earlier in beginnings[:position])
+
+
+@pytest.mark.parametrize(
+    ("kind", "undo"), [("text_editor_20241022", True), ("text_editor_20250124", True), ("text_editor_20250429", False)]
+)
+def test_editors_up_to_20250124_have_the_command_that_undoes_an_edit(kind: str, undo: bool) -> None:
+    schema = next(schema for beginning, schema in vendor.SINGLE if kind.startswith(beginning))
+    command = schema.properties["command"]
+    assert isinstance(command, dict)
+    words = command["enum"]
+    assert isinstance(words, list)
+    assert ("undo_edit" in words) is undo
