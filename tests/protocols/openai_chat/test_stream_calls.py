@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -33,6 +33,14 @@ FRAGMENT = st.fixed_dictionaries(
 )
 
 
+# Calls that share an index are told apart by their ids.
+@example(
+    [
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"index": 0, "id": "b", "function": {"name": "f", "arguments": "{"}},
+        {"index": 0, "id": "a", "function": {"arguments": "}"}},
+    ]
+)
 @given(st.lists(FRAGMENT, max_size=8))
 def test_the_short_way_tells_the_same(fragments: list[JsonObject]) -> None:
     quick, slow = assembly(), assembly()
