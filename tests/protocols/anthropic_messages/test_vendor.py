@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.model.jsonvalue import JsonValue
 from dragoman.protocols.anthropic_messages import vendor
 from dragoman.rules.schemas import needs_wrapping
 
@@ -22,6 +23,20 @@ def test_parameters_are_an_object_whose_required_members_exist(schema: vendor.Sc
     assert set(required) <= schema.properties.keys()
     assert len(required) == schema.required
     assert schema.description.endswith(".")
+
+
+def types_in(schema: JsonValue) -> set[JsonValue]:
+    """The types that a schema and those inside it name."""
+    assert isinstance(schema, dict)
+    members, either = schema.get("properties", {}), schema.get("anyOf", [])
+    assert isinstance(members, dict) and isinstance(either, list)
+    found: set[JsonValue] = {schema["type"]} if "type" in schema else set()
+    return found.union(*map(types_in, (*members.values(), *either, *([schema["items"]] if "items" in schema else ()))))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_types_of_parameters_are_those_of_json_schema(schema: vendor.Schema) -> None:
+    assert types_in(schema.parameters()) <= {"array", "boolean", "integer", "number", "object", "string"}
 
 
 def test_the_most_particular_beginning_is_found_first() -> None:

@@ -71,6 +71,16 @@ def test_more_arguments_take_the_short_way() -> None:
     assert calls.next({"index": 0, "function": {"arguments": "}"}}) == PartGrew(0, ArgumentsDelta("}"))
 
 
+def test_a_whole_call_that_is_opened_again_with_other_arguments_is_another_one_at_once() -> None:
+    calls = assembly()
+    events: list[Event] = []
+    calls.take({"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}, events)
+    calls.take({"index": 1, "id": "a", "function": {"name": "f", "arguments": '{"x":'}}, events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 1
+    calls.take({"index": 1, "function": {"arguments": "2}"}}, events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 2
+
+
 def test_fragments_of_a_wrong_type_are_errors() -> None:
     broken: list[JsonObject] = [
         {"index": "first", "function": {"arguments": "{"}},
