@@ -25,13 +25,14 @@ def test_parameters_are_an_object_whose_required_members_exist(schema: vendor.Sc
     assert schema.description.endswith(".")
 
 
-def types_in(schema: JsonValue) -> set[JsonValue]:
+def types_in(schema: JsonValue) -> set[str]:
     """The types that a schema and those inside it name."""
     assert isinstance(schema, dict)
     members, either = schema.get("properties", {}), schema.get("anyOf", [])
     assert isinstance(members, dict) and isinstance(either, list)
-    found: set[JsonValue] = {schema["type"]} if "type" in schema else set()
-    return found.union(*map(types_in, (*members.values(), *either, *([schema["items"]] if "items" in schema else ()))))
+    named, items = schema.get("type", []), [schema["items"]] if "items" in schema else []
+    found = {str(kind) for kind in (named if isinstance(named, list) else [named])}
+    return found.union(*map(types_in, (*members.values(), *either, *items)))
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
