@@ -131,6 +131,20 @@ def test_the_story_of_a_journal_is_what_was_opened_and_not_settled(tmp_path: Pat
         assert [int(found.id[4:]) for found in story.unsettled] == [0, 2]
 
 
+def test_a_line_with_a_wrong_checksum_is_not_in_the_story(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.open(entry(1, outcome=OPEN))
+    journal.open(entry(2, outcome=OPEN))
+    assert journal.path is not None
+    data, name = journal.path.read_bytes(), entry(1).id.encode()
+    assert data.count(name) == 1
+    # Another id: still JSON, and no longer the line that the checksum is of.
+    journal.path.write_bytes(data.replace(name, name[:-1] + b"x"))
+    with journal.path.open("rb") as file:
+        assert [found.id for found in read_story(file.fileno()).unsettled] == [entry(2).id]
+    journal.close()
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"0000", line(b'["open",7]'), line(b'["begun",7]')], ids=["empty", "torn", "another", "unknown"]
 )

@@ -381,6 +381,16 @@ def test_pitfall_520_a_placement_costs_the_same_at_turn_3_and_at_turn_100(at: De
     assert at.count("threads") == 1
 
 
+def test_a_thread_that_older_rules_classed_without_a_window_has_one_when_it_goes_on(at: Desk) -> None:
+    start = [user("go")]
+    main = at.place(claude(start))
+    with at.tables.transaction():
+        at.tables.connection.execute("UPDATE threads SET class = 'utility', windows = 0, rules = 0")
+    assert reclassify(at.tables, 10) == 1
+    assert at.place(claude([*start, assistant("x"), user("y")])) == main
+    assert (at.thread(main).kind, at.thread(main).windows) == ("main", 1)
+
+
 def test_pitfall_523_a_parent_that_nobody_has_heard_of_is_awaited(at: Desk) -> None:
     child = at.place(agent([user("x")], agent_id="child", parent_agent_id="parent"))
     assert (at.thread(child).parent, at.thread(child).rule, at.thread(child).sure) == (0, "parent missing", 40)

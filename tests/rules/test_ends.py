@@ -117,7 +117,7 @@ def test_an_answer_at_its_cap_took_all_that_it_was_given() -> None:
 def test_item_14_an_unknown_end_of_a_cut_answer_is_a_cut(stop: Stop, cut: bool, reason: StopReason) -> None:
     ledger = Ledger()
     assert settled(stop, ledger, cut=cut).reason is reason
-    assert len(ledger) == (reason is StopReason.LENGTH)
+    assert [loss.at for loss in ledger.losses] == ["stop.reason"] * (reason is StopReason.LENGTH)
 
 
 # The same end in the protocols: what is read, and what the clients of the others are told.

@@ -223,6 +223,7 @@ def test_a_reference_to_another_place_is_inlined() -> None:
         {"$ref": "#/$defs/A", "$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}}},
         {"$ref": "#/$defs/A", "$defs": {"A": {"items": {"$ref": "#/$defs/B"}}, "B": {"items": {"$ref": "#/$defs/A"}}}},
         {"allOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}]}}},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}}},
         {"type": "object", "properties": {"a": {"$ref": "https://example.com/schema"}}},
         {"type": "object", "properties": {"a": {"$ref": "other.json#/$defs/A"}}},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/Missing"}}},
@@ -231,7 +232,20 @@ def test_a_reference_to_another_place_is_inlined() -> None:
         {"type": "object", "additionalProperties": {"type": "integer"}},
         {"type": "object", "patternProperties": {"^a": {}}},
     ],
-    ids=["root", "itself", "mutual", "in allOf", "url", "file", "missing", "no text", "conflict", "map", "patterns"],
+    ids=[
+        "root",
+        "itself",
+        "mutual",
+        "in allOf",
+        "in anyOf",
+        "url",
+        "file",
+        "missing",
+        "no text",
+        "conflict",
+        "map",
+        "patterns",
+    ],
 )
 def test_what_cannot_be_strict_is_told(schema: JsonObject) -> None:
     assert strictly(schema) is None

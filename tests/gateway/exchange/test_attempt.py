@@ -94,6 +94,15 @@ def test_a_key_that_is_refused_makes_room_for_the_next(client: str, provider: st
         assert key_of(house.provider.received[2]) == SECOND
 
 
+@pytest.mark.parametrize(("status", "key"), [(401, SECOND), (403, FIRST), (429, FIRST)])
+def test_a_wrong_key_is_not_used_for_other_models_either(status: int, key: str) -> None:
+    with running([refused(CHAT, status), tells(CHAT), tells(CHAT)], pool(FIRST, SECOND)) as house:
+        asked = question(CHAT, CHAT)
+        assert house.post(PATHS[CHAT], asked).status == 200
+        assert house.post(PATHS[CHAT], {**asked, "model": f"{asked['model']}-2"}).status == 200
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND, key]
+
+
 def _asked(number: int, turns: int = 1) -> Object:
     """A turn of a conversation that begins as no other does."""
     said = [{"role": "user", "content": f"Hello {number}."}]

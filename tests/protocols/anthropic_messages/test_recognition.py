@@ -20,6 +20,8 @@ BASE: JsonObject = {"model": "m", "max_tokens": 10, "messages": [{"role": "user"
         ({"messages": [{"role": "user", "content": "hi"}]}, False),
         ({"messages": [{"role": "system", "content": "s"}], "max_tokens": 5}, False),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "max_tokens": 5}, False),
+        ({**BASE, "messages": [{"role": "assistant", "tool_calls": []}]}, False),
+        ({**BASE, "messages": [{"role": "tool", "content": "r"}]}, False),
         ({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}, False),
         ({"input": "hi"}, False),
     ],

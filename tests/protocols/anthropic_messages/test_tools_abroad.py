@@ -38,6 +38,20 @@ def test_pitfall_144_a_root_lists_its_properties(parameters: JsonObject | None) 
     assert tool == {"name": "f", "input_schema": {"type": "object", "properties": {}}}
 
 
+def test_a_custom_tool_without_words_about_it_has_no_description() -> None:
+    (tool,) = declared(TextTool(name="c"))
+    assert isinstance(tool, dict)
+    assert tool.keys() == {"name", "input_schema"}
+
+
+def test_a_function_that_is_declared_twice_is_sent_once() -> None:
+    result, ledger = encoded(replace(chat(), tools=(F, G, FunctionTool(name="f", description="another"))))
+    sent = result.body["tools"]
+    assert isinstance(sent, list)
+    assert [at(tool, "name") for tool in sent] == ["f", "g"]
+    assert losses(ledger) == [("dropped", "function_tool", "tools[2]")]
+
+
 def test_pitfall_145_other_roots_are_wrapped() -> None:
     tool = replace(F, parameters={"anyOf": [{"type": "object"}, {"type": "string"}]})
     result, ledger = encoded(replace(chat(), tools=(tool,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.parts import Thinking
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.translate import translate_request
 from dragoman.wire.json import decode_object
@@ -36,6 +37,15 @@ def test_item_3_a_chat_client_s_history_is_read_whole(name: str) -> None:
     message: JsonObject = {"role": "assistant", **HISTORY[name]}
     missing = unheld(message, CODEC.decode_request({"model": "m", "messages": [message]}))
     assert missing == []
+
+
+@pytest.mark.parametrize(("more", "fields"), [({}, None), ({"mood": 1}, {"mood": 1})])
+def test_unknown_members_of_reasoning_details_are_extras(more: JsonObject, fields: JsonObject | None) -> None:
+    detail = {"type": "reasoning.text", "text": "r", "signature": "s", "format": "anthropic-claude-v1", **more}
+    message: JsonObject = {"role": "assistant", "content": "x", "reasoning_details": [detail]}
+    thinking = CODEC.decode_request({"model": "m", "messages": [message]}).messages[0].parts[0]
+    assert isinstance(thinking, Thinking)
+    assert (thinking.extras and thinking.extras.fields) == fields
 
 
 @pytest.mark.parametrize("target", [A, R])

@@ -489,3 +489,11 @@ def test_item_23_a_choice_without_any_message_is_none(messages: JsonValue) -> No
     choice: JsonObject = {"index": 0, "finish_reason": "stop", "messages": messages}
     with pytest.raises(WireError):
         CODEC.decode_response({"id": "a", "model": "m", "choices": [choice]}, ask(), Ledger())
+
+
+def test_the_alternatives_of_a_token_are_checked_as_the_token_is() -> None:
+    token: JsonObject = {"token": "h", "logprob": -0.1, "top_logprobs": [{"token": 1, "logprob": -0.1}]}
+    message: JsonObject = {"role": "assistant", "content": "h"}
+    choice: JsonObject = {"finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
+    with pytest.raises(WireError, match=r"content\[0\].top_logprobs\[0\].token"):
+        CODEC.decode_response({"id": "a", "model": "m", "choices": [choice]}, ask(), Ledger())

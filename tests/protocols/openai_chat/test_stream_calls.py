@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
@@ -33,6 +33,14 @@ FRAGMENT = st.fixed_dictionaries(
 )
 
 
+# Calls that share an index are told apart by their ids.
+@example(
+    [
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"index": 0, "id": "b", "function": {"name": "f", "arguments": "{"}},
+        {"index": 0, "id": "a", "function": {"arguments": "}"}},
+    ]
+)
 @given(st.lists(FRAGMENT, max_size=8))
 def test_the_short_way_tells_the_same(fragments: list[JsonObject]) -> None:
     quick, slow = assembly(), assembly()
@@ -61,6 +69,16 @@ def test_more_arguments_take_the_short_way() -> None:
     calls.take({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}, events)
     assert isinstance(events[0], PartStarted)
     assert calls.next({"index": 0, "function": {"arguments": "}"}}) == PartGrew(0, ArgumentsDelta("}"))
+
+
+def test_a_whole_call_that_is_opened_again_with_other_arguments_is_another_one_at_once() -> None:
+    calls = assembly()
+    events: list[Event] = []
+    calls.take({"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}, events)
+    calls.take({"index": 1, "id": "a", "function": {"name": "f", "arguments": '{"x":'}}, events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 1
+    calls.take({"index": 1, "function": {"arguments": "2}"}}, events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 2
 
 
 def test_fragments_of_a_wrong_type_are_errors() -> None:

@@ -31,6 +31,17 @@ def test_pitfall_060_061_each_change_of_kind_is_a_new_part() -> None:
     assert [type(part) for part in response.parts] == [Thinking, Text, Thinking, ToolCall, Thinking, Text]
 
 
+def test_reasoning_after_text_is_sealed_without_the_text() -> None:
+    alone = answer(chunk({"reasoning_content": "r"}), chunk({"reasoning_content": "s"}), chunk({}, "stop"))
+    after = answer(
+        *(chunk({"content": text}) for text in ("a", "b", "c")),
+        chunk({"reasoning_content": "r"}),
+        chunk({"reasoning_content": "s"}),
+        chunk({}, "stop"),
+    )
+    assert after.parts == (Text(text="abc"), *alone.parts)
+
+
 def test_item_7_a_list_of_calls_that_is_none_and_entries_that_are_null() -> None:
     call: JsonObject = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     shapes: list[JsonValue] = [call, [None, call]]

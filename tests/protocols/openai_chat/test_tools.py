@@ -44,6 +44,12 @@ def test_a_usual_function_is_read_in_one_step_as_member_by_member(tool: JsonObje
         assert plain == read_tool(Fields(tool))
 
 
+def test_a_function_of_the_usual_members_is_read_in_one_step() -> None:
+    function: JsonObject = {"name": "f", "description": "d", "parameters": {}, "strict": False}
+    tool = FunctionTool(name="f", description="d", parameters={}, strict=False)
+    assert plain_function({"type": "function", "function": function}) == tool
+
+
 TOOLS: list[tuple[JsonObject, ToolSpec]] = [
     (
         {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}, "strict": True}},

@@ -27,7 +27,8 @@ from dragoman.model.parts import (
     ToolResult,
     Url,
 )
-from dragoman.model.request import Message, Request, Role
+from dragoman.model.request import Message, OutputFormat, OutputKind, Request, Role
+from dragoman.protocols.openai_chat.shapes import JSON_ONLY
 from dragoman.rules.abilities import abilities_of
 from tests.protocols.openai_chat.room import A, R, assistant, dig, losses, objects, said, target, user, written
 
@@ -56,6 +57,20 @@ def system(text: str, role: Role = Role.SYSTEM) -> Message:
 def test_pitfall_006_instruction_blocks_are_joined_with_blank_lines() -> None:
     request = said(user(Text(text="hi")), instructions=(Text(text="a"), Text(text="b")))
     assert messages(request)[0] == {"role": "system", "content": "a\n\nb"}
+
+
+def test_an_instruction_for_the_output_is_a_text_part_behind_a_cache_breakpoint() -> None:
+    request = said(
+        user(Text(text="hi")),
+        instructions=(Text(text="a", cache=CacheMark(origin=A)),),
+        output=OutputFormat(kind=OutputKind.JSON),
+    )
+    content = messages(request, breakpoints=True, json_mode=False)[0]["content"]
+    marked: JsonObject = {"mode": "explicit"}
+    assert content == [
+        {"type": "text", "text": "a", "prompt_cache_breakpoint": marked},
+        {"type": "text", "text": JSON_ONLY},
+    ]
 
 
 def test_pitfall_007_the_telemetry_line_goes_and_its_block_with_it() -> None:

@@ -152,6 +152,17 @@ def never_done_nor_repeated(stream: Stream) -> Stream:
     return stream
 
 
+def done_events_again_after_their_item(stream: Stream) -> Stream:
+    """Each item is done, and then the ends of its parts are repeated."""
+    out: Stream = []
+    for one in stream:
+        out.append(one)
+        if one["type"] == "response.output_item.done":
+            ends = [each for each in stream if str(each["type"]).endswith(".done") and "item_id" in each]
+            out += [copy.deepcopy(each) for each in ends if each["output_index"] == one["output_index"]]
+    return out
+
+
 def only_done_items(stream: Stream) -> Stream:
     kept = ("response.created", "response.output_item.done", "response.completed")
     return [one for one in stream if one["type"] in kept]
@@ -220,6 +231,7 @@ HABITS: dict[str, Callable[[Stream], Stream]] = {
     "announced twice without ids": both(without_ids, announced_twice),
     "announced again elsewhere": announced_again_elsewhere,
     "never announced": never_announced,
+    "done events repeated after their item": done_events_again_after_their_item,
     "only done items": only_done_items,
     "only done items at one index": both(only_done_items, all_at(0)),
     "only done items without ids": both(only_done_items, without_ids),

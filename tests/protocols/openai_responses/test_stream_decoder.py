@@ -17,10 +17,12 @@ from dragoman.model.parts import HostedCall, InputForm, Refusal, Text, Thinking,
 from dragoman.model.response import Response, StopReason
 from dragoman.model.tools import TextTool
 from dragoman.protocols.openai_responses import CODEC, NAME
+from dragoman.protocols.openai_responses.shapes import REPEATED
 from dragoman.rules.toolnames import ToolTable, Wrapped
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
 from tests.protocols.openai_responses.asking import MINT, asked_abroad, read, response_body
+from tests.sdk.open_responses import WIRE
 
 SAMPLE = json.loads((Path(__file__).parents[2] / "data/stream-samples.json").read_text(encoding="utf-8"))["responses"]
 CREATED: JsonObject = {"type": "response.created", "response": {"id": "resp_1", "model": "gpt-5", "created_at": 1}}
@@ -319,3 +321,7 @@ def test_arguments_that_are_no_text_are_written_as_text() -> None:
 def test_a_failure_in_disguise_is_one(event: JsonObject, message: str) -> None:
     last = read([CREATED, event])[-1]
     assert isinstance(last, Failed) and last.failure.message == message
+
+
+def test_events_that_say_nothing_new_are_named_as_the_vendor_names_them() -> None:
+    assert REPEATED - {"keepalive"} <= WIRE["responses_events"].keys()

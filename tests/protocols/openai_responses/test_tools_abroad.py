@@ -187,6 +187,14 @@ def test_pitfall_158_one_unknown_tool_does_not_take_the_others_with_it() -> None
         written(asked(unknown, FunctionTool(name="f"), choice=choice))
 
 
+def test_a_hosted_tool_that_must_be_called_and_is_not_offered_is_refused() -> None:
+    choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="web_search"))
+    with pytest.raises(RefusedError):
+        written(asked(FunctionTool(name="f"), choice=choice))
+    body, _ = written(asked(WebSearchTool(), FunctionTool(name="f"), choice=choice))
+    assert body["tool_choice"] == {"type": "web_search"}
+
+
 @pytest.mark.parametrize(
     ("choice", "sent"),
     [
