@@ -22,7 +22,7 @@ from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.model_facts import facts_of
-from dragoman.providers.provider import Provider
+from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -145,13 +145,14 @@ def _unpriced(settings: Settings) -> Iterator[str]:
     named = dict.fromkeys(target for line in settings.routes for target in line.targets if "*" not in target)
     book, now = None, time.time()
     for target in named:
-        name, _, model = target.partition("/")
+        name, _, written = target.partition("/")
+        model = split_protocol(written)[0]
         provider = settings.providers.get(name)
         if provider is None or not model or provider.transport == "echo":
             continue
         book = book or book_of(settings, documents.complain)
         if estimate(facts_of(book, provider, model, now), 1, 0, 1).total is None:
-            yield target
+            yield f"{name}/{model}"
 
 
 def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:

@@ -63,7 +63,10 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     # Whoever has a key was not told of them by anybody.
     local = local_servers(catalogue, (*providers, *section.values)) if server.discover and not root.has("keys") else {}
     known = tuple(dict.fromkeys((*providers, *section.values, *local)))
-    models = read_lines(root.table("models"), known, catalogue, named, discover=server.discover)
+    speaks = {name: provider.protocols for name, provider in (*providers.items(), *local.items())}
+    models = read_lines(
+        root.table("models"), {name: speaks.get(name, ()) for name in known}, catalogue, named, discover=server.discover
+    )
     absent = {**read.absent, **models.absent}
     prices = read_overrides(root.table("prices"), known, catalogue)
     keys, short = read_keys(own, environ)

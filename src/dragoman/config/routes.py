@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, is_model, shown
 from dragoman.providers.catalogue import Listing
+from dragoman.providers.provider import split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
 from dragoman.sessions.classes import CLASSES, is_class
@@ -45,7 +46,7 @@ class _Reader:
     def __init__(
         self,
         models: Table,
-        providers: Iterable[str],
+        providers: Mapping[str, Collection[str]],
         catalogue: Mapping[str, Listing],
         keys: Iterable[str],
         *,
@@ -56,6 +57,7 @@ class _Reader:
         # Providers that would be there if the environment had their key.
         self.absent: dict[str, Missing] = {}
         self._providers = tuple(providers)
+        self._protocols = providers
         self._catalogue = catalogue
         self._keys = tuple(keys)
         self._patterns = Patterns(models.values)
@@ -194,12 +196,13 @@ class _Reader:
         is_good = True
         for place, text in said.places.items():
             problem = self._problem(text, pattern, place)
-            if problem is None and text in seen:
-                problem = f"names {shown(text)} once more", "leave it out; retries asks the same target again"
+            target = split_protocol(text)[0]
+            if problem is None and target in seen:
+                problem = f"names {shown(target)} once more", "leave it out; retries asks the same target again"
             if problem is not None:
                 self._models.problems.add(place, *problem)
                 is_good = False
-            seen.add(text)
+            seen.add(target)
         return is_good
 
     def _problem(self, text: str, pattern: str, place: KeyPath) -> tuple[str, str] | None:
@@ -210,7 +213,10 @@ class _Reader:
         if "*" in text and "*" not in pattern:
             return "has a * in its target alone", "put one into the name, too, or name the model"
         if slash and provider in self._providers and is_model(model):
-            return None
+            protocol, known = split_protocol(model)[1], self._protocols[provider]
+            if not protocol or not known or protocol in known:
+                return None
+            return f"asks {provider} for {protocol}, which it does not speak", f"it speaks {', '.join(known)}"
         if is_model(text) and self._line_named(text) is not None:
             return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
         if slash and provider and provider not in self._providers and is_model(model):
@@ -266,13 +272,15 @@ class ReadLines(Struct, frozen=True, kw_only=True):
 
 def read_lines(
     models: Table,
-    providers: Iterable[str],
+    providers: Mapping[str, Collection[str]],
     catalogue: Mapping[str, Listing],
     keys: Iterable[str],
     *,
     discover: bool = True,
 ) -> ReadLines:
     """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
+
+    Each provider has the protocols that it speaks, none if its table cannot be used.
 
     Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
     """

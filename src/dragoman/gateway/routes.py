@@ -18,9 +18,8 @@ from dragoman.config.settings import Line, Missing, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
-from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import Listing, catalogue
-from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, Rule
 from dragoman.routing.target import Target, shown_model
@@ -30,7 +29,6 @@ _KNOWN_LIMIT = 4096
 _KNOWN_LENGTH = 256
 # So many names are compared with one that leads nowhere.
 _LOOKED_AT = 500
-_SPOKEN = tuple(codec.name for codec in PROTOCOLS)
 
 
 class UnknownModel(DragomanError):
@@ -199,22 +197,10 @@ class Routes:
         return self._resolved(_within(line, other), text, protocol, kept=kept)
 
     def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
-        found, endpoint = self._endpoint(self._providers[provider], model.removesuffix(SUFFIX), protocol)
+        found, addressed = _addressed(self._providers[provider], model.removesuffix(SUFFIX))
         if not found:
             raise self._unknown(name)
-        return Target(provider=self._providers[provider], endpoint=endpoint, model=found, strict=False)
-
-    def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:
-        if provider.transport != "echo":
-            return model, provider.endpoint_for(protocol)
-        # The embedded provider speaks the protocol that the name asks for, so that translation can be seen.
-        model, _, wanted = model.partition("@")
-        for endpoint in provider.endpoints:
-            if endpoint.protocol == wanted:
-                return model, endpoint
-        if wanted:
-            raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(_SPOKEN)}")
-        return model, provider.endpoints[0]
+        return Target(provider=addressed, endpoint=addressed.endpoint_for(protocol), model=found, strict=False)
 
     def _unknown(self, name: str) -> UnknownModel:
         advice = self._missing(name)
@@ -252,6 +238,20 @@ class Routes:
                 yield provider.name, model
 
 
+def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
+    """Model and provider of `model@protocol`: the provider then has the endpoint of that protocol alone.
+
+    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip.
+    """
+    found, wanted = model.partition("@")[::2] if provider.transport == "echo" else split_protocol(model)
+    if not wanted:
+        return found, provider
+    endpoints = tuple(endpoint for endpoint in provider.endpoints if endpoint.protocol == wanted)
+    if not endpoints:
+        raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(provider.protocols)}")
+    return found, replace(provider, endpoints=endpoints)
+
+
 def _serving(name: str) -> Listing | None:
     """Whose a bare name is, by the catalogue."""
     found = (each for each in catalogue().values() for served in each.serves if _fits(served, name))
@@ -266,8 +266,9 @@ def _spelled(settings: Settings) -> Iterator[str]:
     for line in settings.routes:
         for text in (*line.targets, *(text for rule in line.rules for text in rule.targets)):
             if "*" not in text:
-                name, _, model = text.partition("/")
-                yield from (text, f"{name}/{shown_model(model)}")
+                name, _, written = text.partition("/")
+                model = split_protocol(written)[0]
+                yield from (f"{name}/{model}", f"{name}/{shown_model(model)}")
     for provider in settings.providers.values():
         yield from (f"{provider.name}/{model}" for model in provider.models or ())
     yield from settings.prices
@@ -278,10 +279,12 @@ def filled(pattern: str, model: str, name: str) -> str:
 
     A model that is `*` alone is the name as the provider knows it: all of it (`"claude-*" = "anthropic/*"`), but for
     the directories that the pattern spells out (`"local/*" = "local/*"`). In any other model `*` is what it matched.
+    A protocol behind the model (`"gpt-*" = "openai/*@openai-chat"`) stays there.
     """
     before, star, after = pattern.partition("*")
-    if model == "*":
-        return name[before.rfind("/") + 1 :]
+    written, protocol = split_protocol(model)
+    if written == "*":
+        return name[before.rfind("/") + 1 :] + (f"@{protocol}" if protocol else "")
     return model.replace("*", name[len(before) : len(name) - len(after)] if star else name, 1)
 
 
