@@ -130,6 +130,11 @@ def test_the_echo_speaks_the_protocol_that_the_name_asks_for(client: str, wanted
     assert (target.model, target.endpoint.protocol) == ("text", wanted)
 
 
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_the_echo_prefers_one_protocol_whatever_the_clients(client: str) -> None:
+    assert target_of(routes(), "echo/text", client).endpoint.protocol == CHAT
+
+
 @pytest.mark.parametrize("name", ["echo/text@klingon", "echo/text@openai-chat@x", "echo/text@\x1b[2J"])
 def test_the_echo_says_what_it_speaks(name: str) -> None:
     with pytest.raises(UnknownModel, match="it speaks openai-chat, anthropic-messages, openai-responses") as caught:

@@ -241,9 +241,14 @@ class Routes:
 def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
     """Model and provider of `model@protocol`: the provider then has the endpoint of that protocol alone.
 
-    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip.
+    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip. Without one
+    it speaks the protocol that it prefers, so that translation can be seen.
     """
-    found, wanted = model.partition("@")[::2] if provider.transport == "echo" else split_protocol(model)
+    if provider.transport == "echo":
+        found, _, wanted = model.partition("@")
+        wanted = wanted or provider.protocols[0]
+    else:
+        found, wanted = split_protocol(model)
     if not wanted:
         return found, provider
     endpoints = tuple(endpoint for endpoint in provider.endpoints if endpoint.protocol == wanted)
