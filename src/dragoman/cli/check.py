@@ -142,17 +142,17 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
 def _unpriced(settings: Settings) -> Iterator[str]:
     """The targets that the file names and of which nobody knows what they cost, each once."""
     # Which model a client's name decides on is known when it is asked for.
-    named = dict.fromkeys(target for line in settings.routes for target in line.targets if "*" not in target)
+    texts = (text for line in settings.routes for text in line.targets if "*" not in text)
+    named = dict.fromkeys(split_protocol(text)[0] for text in texts)
     book, now = None, time.time()
     for target in named:
-        name, _, written = target.partition("/")
-        model = split_protocol(written)[0]
+        name, _, model = target.partition("/")
         provider = settings.providers.get(name)
         if provider is None or not model or provider.transport == "echo":
             continue
         book = book or book_of(settings, documents.complain)
         if estimate(facts_of(book, provider, model, now), 1, 0, 1).total is None:
-            yield f"{name}/{model}"
+            yield target
 
 
 def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:
