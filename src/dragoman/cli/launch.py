@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -34,6 +35,8 @@ _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 _WISHES = ("model", "small_model", "context", "key_file", "config", "gateway")
 # With these a client says something of itself, and calls nobody.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
+# Who interrupts a client ends it as it is meant to be ended.
+_ENDED_WELL = (0, 128 + signal.SIGINT)
 
 
 def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -90,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         with command_line(program, plan, options.arguments, environment) as words:
             status = client_run.to_end(words, environment)
         if client_run.was_begun:
-            _sum_up(client, options, _launch(address, key, name), before)
+            _sum_up(client, options, status, _launch(address, key, name), before)
             if status and options.log and running is None:
                 log = Path(options.log).absolute()
                 documents.complain(f"{client.name} ended with status {status}; the gateway's log is {log}")
@@ -161,29 +164,32 @@ def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
         return None
 
 
-def _sum_up(client: Client, options: argparse.Namespace, launch: Launch | None, before: Launch | None) -> None:
-    """Say what the client's run came to."""
+def _sum_up(
+    client: Client, options: argparse.Namespace, status: int, launch: Launch | None, before: Launch | None
+) -> None:
+    """Show the totals of the client's run, and how its session is resumed, unless the run failed."""
     named = f"{options.name}: " if options.name else ""
     if launch is None or before is None:
         documents.complain(f"{named}the gateway does not tell what the run came to")
     elif launch.requests:
         documents.complain(named + summary(launch, before))
-        if launch.calls and sys.stdout.isatty():
+        if launch.session and status in _ENDED_WELL and sys.stdout.isatty():
             # The line that the client has just shown names a file, or a provider, that is gone.
-            documents.complain(f"to go on with the session: {_again(client, options)}")
+            documents.complain("to resume the session:", _again(client, options, launch.session))
     elif _ASIDE.isdisjoint(options.arguments):
         reasons = f"it had nothing to ask, ended before it could, or was led elsewhere ({client.elsewhere})"
         documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
 
 
-def _again(client: Client, options: argparse.Namespace) -> str:
-    """The command that resumes what has ended."""
+def _again(client: Client, options: argparse.Namespace, session: str) -> str:
+    """The command that resumes a session."""
     said = [
         (f"--{name.replace('_', '-')}", value)
         for name in _WISHES
         if (value := getattr(options, name, None)) is not None
     ]
-    return shlex.join(["dragoman", NAME, client.name, *(word for pair in said for word in pair), "--", *client.resumes])
+    wishes = (word for pair in said for word in pair)
+    return shlex.join(["dragoman", NAME, client.name, *wishes, "--", client.resumes, session])
 
 
 def _hint(client: Client) -> None:

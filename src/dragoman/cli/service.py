@@ -366,8 +366,7 @@ def _agreed(question: str, yes: bool) -> bool:
     if not all(map(os.isatty, range(3))):
         documents.complain("nothing is done without being agreed to (--yes agrees to all of this)")
         return False
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
+    documents.prompt(question)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
     documents.complain("nothing was done")

@@ -241,8 +241,8 @@ class Routes:
 def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
     """Model and provider of `model@protocol`: the provider then has the endpoint of that protocol alone.
 
-    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip. Without one
-    it speaks the protocol that it prefers, so that translation can be seen.
+    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip. Without
+    one it speaks the protocol that it prefers, so that translation can be seen.
     """
     if provider.transport == "echo":
         found, _, wanted = model.partition("@")
