@@ -44,12 +44,17 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ('"a" = "openia/x"', 'models.a: names the provider "openia", which is not set up (did you mean openai?)'),
         (
             '"a" = "zzz/x"',
-            'models.a: names the provider "zzz", which is not set up (known are openai, echo, ollama; others',
+            'models.a: names the provider "zzz", which is not set up (known are openai, echo; others',
         ),
         (
             '"a" = "claude/claude-opus-9"',
             'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then '
             "add [providers.anthropic] or export ANTHROPIC_API_KEY=…)",
+        ),
+        (
+            '"a" = "claude/mine"',
+            'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then add '
+            "[providers.anthropic] or export ANTHROPIC_API_KEY=…)",
         ),
         ('"a" = "codex/gpt-9"', 'models.a: names the provider "codex", which is not set up (did you mean openai?)'),
         (

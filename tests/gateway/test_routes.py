@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway import routes as module
@@ -179,6 +180,47 @@ def test_a_target_with_a_protocol_is_spelled_as_health_knows_it() -> None:
     found = routes(("mine", f"openai/gpt-5.1@{CHAT}"), ("other", "local/llama@8b"))
     assert {"openai/gpt-5.1", "local/llama@8b"} <= found.spelled
     assert f"openai/gpt-5.1@{CHAT}" not in found.spelled
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "variable"),
+    [
+        ("gemini/gemini-3-pro", "google", "GEMINI_API_KEY"),
+        ("kimi/kimi-k2", "moonshot", "MOONSHOT_API_KEY"),
+        ("glm/glm-5", "zai", "ZAI_API_KEY"),
+        ("qwen/qwen3-max", "dashscope", "DASHSCOPE_API_KEY"),
+        ("grok/grok-4", "xai", "XAI_API_KEY"),
+        ("claude/claude-opus-5", "anthropic", "ANTHROPIC_API_KEY"),
+        ("kimi", "moonshot", "MOONSHOT_API_KEY"),
+    ],
+)
+def test_a_common_name_means_the_catalogues_provider(name: str, provider: str, variable: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        target_of(Routes(Settings(providers={"echo": PROVIDERS["echo"]})), name, CHAT)
+    assert str(caught.value) == f"{provider} has no key here: set {variable}"
+    alias, slash, model = name.partition("/")
+    if not slash:
+        return
+    there = {provider: replace(PROVIDERS["local"], name=provider)}
+    assert target_of(Routes(Settings(providers=there)), name, CHAT).id == f"{provider}/{model}"
+    # A provider or a line of that very name goes first.
+    named = {**there, alias: replace(PROVIDERS["local"], name=alias)}
+    assert target_of(Routes(Settings(providers=named)), name, CHAT).provider.name == alias
+    lines = (Line(pattern=f"{alias}/*", targets=(f"{provider}/mine",)),)
+    assert target_of(Routes(Settings(providers=there, routes=lines)), name, CHAT).model == "mine"
+
+
+def test_a_common_name_means_a_twin_where_only_that_is_there() -> None:
+    twin = Routes(Settings(providers={"kimi-coding": replace(PROVIDERS["local"], name="kimi-coding")}))
+    assert target_of(twin, "kimi/k2", CHAT).id == "kimi-coding/k2"
+
+
+def test_servers_of_this_machine_are_offered_only_if_they_run() -> None:
+    local = {name: replace(PROVIDERS["local"], name=name, models=None) for name in ("ollama", "vllm")}
+    found = Routes(Settings(providers=PROVIDERS, local=local))
+    found.listed = lambda provider: ("qwen3",) if provider.name == "vllm" else ()
+    with pytest.raises(UnknownModel, match=r"one of the providers: openai, anthropic, local, echo, vllm$"):
+        target_of(found, "zzzzzzzzzzzz", CHAT)
 
 
 def test_an_unknown_name_is_told_its_nearest() -> None:

@@ -26,6 +26,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
+from dragoman.launching.local_servers import found_at
 from dragoman.launching.running import Run, environment_of, program_of
 from dragoman.launching.settings_files import command_line, managed_notes, own_variables
 from dragoman.launching.summary import Launch, summary
@@ -127,6 +128,8 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     from dragoman.gateway.routes import Routes, UnknownModel
 
     routes = Routes(settings)
+    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
+    routes.listed = lambda provider: found.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.

@@ -17,7 +17,7 @@ from dragoman.config.settings import Line, LineRule, Missing
 from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, is_model, shown
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import Listing, aliased
 from dragoman.providers.provider import split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
@@ -51,8 +51,10 @@ class _Reader:
         keys: Iterable[str],
         *,
         discover: bool,
+        local: Collection[str],
     ) -> None:
         self._models = models
+        self._local = local
         self._discover = discover
         # Providers that would be there if the environment had their key.
         self.absent: dict[str, Missing] = {}
@@ -245,15 +247,19 @@ class _Reader:
         if listing is not None:
             variables = (f"export {name}=…" for name in listing.env[:1])
             return " or ".join([f"add [providers.{dotted((provider,))}]", *variables])
-        close = nearest(provider, self._providers)
+        close = self._aliased(provider) or nearest(provider, self._providers)
         if close is None:
             serving = (name for name, other in self._catalogue.items() if Patterns(other.serves).match(model))
             close = next(serving, None) or nearest(provider, self._catalogue)
         if close is None:
-            known = ", ".join(self._providers)
+            known = ", ".join(name for name in self._providers if name not in self._local)
             return f"known are {known}; others are added with [providers.{dotted((provider,))}]"
         remedy = f"did you mean {dotted((close,))}?"
         return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
+
+    def _aliased(self, provider: str) -> str | None:
+        """The provider of the catalogue that a common name means."""
+        return next((entry.name for entry in aliased(provider) if entry.name in self._catalogue), None)
 
     def _line_named(self, text: str) -> str | None:
         """The line that a target names: a provider's model goes first."""
@@ -277,14 +283,16 @@ def read_lines(
     keys: Iterable[str],
     *,
     discover: bool = True,
+    local: Collection[str] = (),
 ) -> ReadLines:
     """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
 
-    Each provider has the protocols that it speaks, none if its table cannot be used.
+    Each provider has the protocols that it speaks, none if its table cannot be used. Those of `local` may not run, and
+    are not offered.
 
     Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
     """
-    reader = _Reader(models, providers, catalogue, keys, discover=discover)
+    reader = _Reader(models, providers, catalogue, keys, discover=discover, local=local)
     return ReadLines(lines=tuple(reader.lines()), absent=reader.absent)
 
 

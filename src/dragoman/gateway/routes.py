@@ -18,7 +18,7 @@ from dragoman.config.settings import Line, Missing, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
-from dragoman.providers.catalogue import Listing, catalogue
+from dragoman.providers.catalogue import Listing, aliased, catalogue
 from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, Rule
@@ -72,6 +72,7 @@ class Routes:
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.callable
+        self._local = settings.local
         self._absent = settings.absent
         self._discover = settings.server.discover
         self._keeps = keeps
@@ -132,7 +133,10 @@ class Routes:
                 raise AbsentModel(name, [first], self._absent)
             line = self._lines.named(name) or self._defaults.named(name)
         if line is None:
-            raise self._unknown(name)
+            own = self._without_alias(name)
+            if own is None:
+                raise self._unknown(name)
+            return self._find(own, protocol)
         route = self._resolved(line, name, protocol)
         if not route.targets:
             raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
@@ -202,6 +206,16 @@ class Routes:
             raise self._unknown(name)
         return Target(provider=addressed, endpoint=addressed.endpoint_for(protocol), model=found, strict=False)
 
+    def _without_alias(self, name: str) -> str | None:
+        """A name with the provider that its alias means: one that can be called, else one whose key is missing."""
+        first, slash, rest = name.partition("/")
+        found = aliased(first) if slash and rest else ()
+        for providers in (self._providers, self._absent):
+            for listing in found:
+                if listing.name in providers:
+                    return f"{listing.name}/{rest}"
+        return None
+
     def _unknown(self, name: str) -> UnknownModel:
         advice = self._missing(name)
         if advice is not None:
@@ -216,21 +230,28 @@ class Routes:
         hint = (
             f"did you mean {', '.join(near)}?"
             if near
-            else "use provider/model with one of the providers: " + ", ".join(self._providers)
+            else "use provider/model with one of the providers: " + ", ".join(self._offered())
         )
         return UnknownModel(f"the model {shown(name)} is not known here; {hint}")
 
     def _missing(self, name: str) -> Advice | None:
         """What to do where a name is of a provider that the catalogue knows, and that is not here."""
         first, slash, rest = name.partition("/")
-        listing = catalogue().get(first) if slash and rest else _serving(name)
+        named = catalogue().get(first) or next(iter(aliased(first)), None)
+        listing = named if slash and rest else named or _serving(name)
         if listing is None or listing.name in self._providers:
             return None
         found = without_key(listing.name, listing.env, discover=self._discover)
-        if slash:
+        if slash or named:
             return found
         whose = f"{shown(name)} is a model of {listing.name}, and "
         return replace(found, operator=whose + found.operator, client=whose + found.client)
+
+    def _offered(self) -> Iterable[str]:
+        """The providers to name in an error: of servers of this machine without a table, those that listed models."""
+        for name, provider in self._providers.items():
+            if name not in self._local or any(True for _ in self.listed(provider)):
+                yield name
 
     def _listed(self) -> Iterable[tuple[str, str]]:
         for provider in self._providers.values():
