@@ -284,8 +284,8 @@ def translate_headers(headers: Mapping[str, str], *, source: str, target: str, n
 
 def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage | None = None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
-    # A spent quota is a 429 in the OpenAI protocols, and a refused key of the gateway's own a 502 in all of them;
-    # without this header SDKs and agents would try again, some for minutes (mapping.md §21).
+    # A spent quota is a 429 in the OpenAI protocols, after which SDKs and agents would try again, some for minutes
+    # (mapping.md §21). A refused key of the gateway's own does not become a good one either.
     final = failure.kind is FailureKind.UPSTREAM_AUTH or (failure.kind is FailureKind.QUOTA and status == 429)
     headers = {"x-should-retry": "false"} if final else {}
     return TranslatedResponse(

@@ -98,6 +98,25 @@ def test_hints_go_before_shapes(at: Desk) -> None:
     assert label == ("general-purpose",)
 
 
+def labels(at: Desk) -> dict[str, str]:
+    """The label of each thread."""
+    return dict(at.tables.connection.execute("SELECT name, label FROM threads").fetchall())
+
+
+def test_an_agent_has_the_type_that_the_call_names_which_began_it(at: Desk) -> None:
+    at.place(claude([user("fix it")]))
+    at.place(agent([user("look")], agent_id="a1"))
+    at.place(agent([user("find")], agent_id="a2"))
+    at.place(agent([user("say")], agent_id="a3", agent_type="reviewer"))
+    began = [
+        call("c1", "Agent", prompt="look", subagent_type="Explore"),
+        call("c2", "Agent", prompt="find", subagent_type="two words, which are no name"),
+        call("c3", "Agent", prompt="say", subagent_type="Explore"),
+    ]
+    at.place(claude([user("fix it"), *began, result("c1"), result("c2"), result("c3")]))
+    assert labels(at) == {"main": "", "a1": "Explore", "a2": "", "a3": "reviewer"}
+
+
 def test_pitfall_501_equal_agents_that_run_at_once_are_two_threads(at: Desk) -> None:
     at.place(older_claude([user("ask two agents")]))
     ours, theirs = [user("count the tests")], [user("count the tests")]

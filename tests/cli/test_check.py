@@ -161,7 +161,7 @@ base_url = "http://127.0.0.1:8000/v1"
 [providers.openai]
 api_key = "sk-1"
 [models]
-"order" = ["local/a", "openai/gpt-5.1"]
+"order" = ["local/a@openai-chat", "openai/gpt-5.1"]
 "mine-*" = { policy = "cheapest", targets = ["local/*", "openai/gpt-5.1"] }
 "cheap" = { policy = "cheapest", targets = ["local/a", "openai/gpt-5.1", "local/said"] }
 "faithful" = { policy = "least-loss", targets = ["local/b", "openai/gpt-5.1"] }

@@ -38,12 +38,15 @@ from tests.server.workers import wait_gone
 from tests.waiting import wait_until
 
 SECRET = "sk-0123456789abcdef-of-mine"
+SESSION = "6f2c1d1e-8f0b-4d59-9a55-0c1f5b7f2c11"
 STAND_IN = f"""#!{sys.executable}
 import json, os, signal, sys, time, urllib.request
 url = os.environ["ANTHROPIC_BASE_URL"]
 body = {{"model": os.environ["ANTHROPIC_MODEL"], "max_tokens": 9, "messages": [{{"role": "user", "content": "Hello"}}]}}
 headers = {{"authorization": "Bearer " + os.environ["ANTHROPIC_AUTH_TOKEN"], "content-type": "application/json"}}
 headers.update(line.split(": ", 1) for line in os.environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines())
+headers |= {{"user-agent": "claude-cli/2.1.0", "x-claude-code-session-id": "{SESSION}"}}
+headers["x-claude-code-request-class"] = "main"
 file = sys.argv[sys.argv.index("--settings") + 1]
 settings = {{"mode": os.stat(file).st_mode & 0o777, "says": json.load(open(file)), "file": file}}
 env = settings["says"]["env"]
@@ -423,9 +426,9 @@ class Shell:
         """Type something."""
         os.write(self._terminal, keys.encode())
 
-    def wait(self, text: str) -> None:
-        """Read up to a text; what stands before it is not read again."""
-        self._transcript.take(text)
+    def wait(self, text: str) -> str:
+        """Read up to a text, and return all of that; it is not read again."""
+        return self._transcript.take(text)
 
     def end(self) -> None:
         """End the shell, whose jobs end with the terminal."""
@@ -454,10 +457,15 @@ def test_a_client_is_stopped_continued_and_interrupted_as_a_job(place: Path) -> 
         shell.type("\x03")
         shell.wait("KeyboardInterrupt")
         shell.wait("dragoman: 1 call, 7 tokens, $0.00, no losses")
-        again = "dragoman launch claude --model echo/text --context 32k -- --resume ID"
-        shell.wait(f"to go on with the session: {again}")
+        shell.wait("dragoman: to resume the session:")
+        shell.wait(f"  dragoman launch claude --model echo/text --context 32k -- --resume {SESSION}")
         shell.type("echo it was $?\n")
         shell.wait("it was 130")
+        # Of a run that failed nothing is to be resumed.
+        shell.type(f"{sys.executable} -m dragoman launch claude --model echo/text --context 32k; echo it was $?\n")
+        shown = shell.wait("it was 5")
+        assert "dragoman: 1 call" in shown
+        assert "resume" not in shown
     finally:
         shell.end()
 

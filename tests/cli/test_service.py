@@ -185,6 +185,17 @@ def test_the_dry_run_shows_the_unit(init: FakeInit) -> None:
     assert [words for words in init.told() if "show" not in words and "print" not in words] == []
 
 
+def test_variables_of_keys_that_are_not_set_are_named_before_anything_is_written(systemd: FakeInit) -> None:
+    config = put(systemd, free_port())
+    own = 'protocol = "openai-chat"\nbase_url = "https://own.test"\napi_key = "$OWN_KEY"\n'
+    more = f"[providers.groq]\n[providers.own]\n{own}"
+    config.write_text(f'{config.read_text()}{more}[models]\nfast = ["openai/gpt-5.1", "xai/grok-4"]\n')
+    _, out, _ = service(systemd, "install", "--dry-run")
+    unset = out.partition("(set them, and run this again):\n")[2].splitlines()[:3]
+    assert [line.split(":")[0].strip() for line in unset] == ["GROQ_API_KEY", "OWN_KEY", "XAI_API_KEY"]
+    assert unset[2] == "  XAI_API_KEY: without it xai is left out"
+
+
 def test_a_file_that_was_merely_found_is_refused(systemd: FakeInit) -> None:
     file = systemd.home / "dragoman.toml"
     file.write_text("[server]\nport = 0\n")

@@ -219,7 +219,7 @@ def python_of(name: str = "python") -> Path:
 
 @contextmanager
 def opened_desk(more: str = "") -> Iterator[Desk]:
-    """A desk of one's own; `more` is added to the gateway's configuration."""
+    """A desk of one's own; `more` is added to the gateway's configuration, with `{mock}` for the mock's address."""
     missing = [name for name in INSTALLERS if not installed(name)]
     assert not missing, f"clients are not installed: {', '.join(missing)}; run `make clients` or `make test`"
     keys = new_key(), new_key()
@@ -228,7 +228,7 @@ def opened_desk(more: str = "") -> Iterator[Desk]:
         record, file = directory / "record.jsonl", directory / "dragoman.toml"
         mock = Process(["--port", "0", "--record", str(record)], directory, command="mock")
         try:
-            file.write_text(CONFIG.format(mock=f"http://127.0.0.1:{mock.listening()}") + more)
+            file.write_text((CONFIG + more).replace("{mock}", f"http://127.0.0.1:{mock.listening()}"))
             given = {"DESK_KEY": keys[0], "OTHER_KEY": keys[1]}
             gateway = Process(["--config", str(file), "--port", "0"], directory, given)
             try:

@@ -21,17 +21,21 @@ from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 ROWS = {
     "dead/qwen3": "dead refused the connection",
     "openai/gpt-5.1": "openai has no key here",
+    "keyless/gpt-5.1": "keyless asks for a key, and the gateway has none for it",
 }
 
 
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
-    """A desk with a provider at a port where nobody listens."""
+    """A desk with a provider at a port where nobody listens, and one that answers 401."""
     with socket.socket() as end:
         end.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{end.getsockname()[1]}/v1"
-        table = ["", "[providers.dead]", 'protocol = "openai-chat"', f'base_url = "{address}"']
-        with opened_desk("\n".join(table)) as desk:
+        tables = [
+            f'[providers.{name}]\nprotocol = "openai-chat"\nbase_url = "{url}"\nauth = "none"'
+            for name, url in (("dead", address), ("keyless", "{mock}/v1"))
+        ]
+        with opened_desk("\n".join(["", *tables])) as desk:
             yield desk
 
 
@@ -88,9 +92,17 @@ def test_pitfall_648_an_agent_ends_at_once_and_names_the_provider(
     assert len(asked) == 1, asked
 
 
-def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Path) -> None:
+@pytest.mark.parametrize("model", ["dead/qwen3", "keyless/gpt-5.1"])
+def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Path, model: str) -> None:
     before = len(exchanges(desk))
-    desk.models = dict.fromkeys(PROTOCOLS, "dead/qwen3")
-    assert ROWS["dead/qwen3"] in run_opencode(desk, home, MESSAGES)
-    asked = [line["status"] for line in exchanges(desk)[before:] if line["asked"] == "dead/qwen3"]
+    desk.models = dict.fromkeys(PROTOCOLS, model)
+    assert ROWS[model] in run_opencode(desk, home, MESSAGES)
+    asked = [line["status"] for line in exchanges(desk)[before:] if line["asked"] == model]
     assert asked == [424]
+
+
+def test_claude_code_does_not_call_a_refused_key_temporary(desk: Desk, home: Path) -> None:
+    desk.models = dict.fromkeys(PROTOCOLS, "keyless/gpt-5.1")
+    said = run_claude_code(desk, home)
+    assert "keyless" in said
+    assert "temporary" not in said and "/login" not in said, said

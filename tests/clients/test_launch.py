@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from dragoman.launching.clients import CLIENTS
+from dragoman.launching.gateway import launch_of
 from tests.clients.desk import Desk
 from tests.sdk.names import CHAT, MESSAGES
 from tests.server.process import ROOT
@@ -99,6 +101,22 @@ def test_pitfall_646_opencode_marks_the_cache_for_our_provider(desk: Desk, home:
     prompt = f"{marker} <mock>say {SAID}</mock>"
     desk.run(launch("opencode", settings, desk.model(MESSAGES), "run", prompt), home, environment()).worked()
     assert any('"cache_control"' in json.dumps(request.body) for request in desk.requests(marker))
+
+
+@pytest.mark.parametrize(
+    "sizes", ["", '[prices."l/new"]\ncontext = 128000\noutput_cap = 16384\n'], ids=["unknown", "known"]
+)
+def test_opencode_gets_its_title_from_a_model_of_any_size(desk: Desk, home: Path, settings: Path, sizes: str) -> None:
+    provider = f'[providers.l]\nprotocol = "openai-chat"\nbase_url = "{desk.mock_url}/v1"\napi_key = "mock-key"\n'
+    settings.write_text(f"{settings.read_text()}{provider}{sizes}")
+    marker = desk.marker()
+    command = launch("opencode", settings, "l/new", "run", f"{marker} <mock>say {SAID}</mock>")
+    place = command.index("--context")
+    done = desk.run([*command[:place], *command[place + 2 :]], home, environment()).worked()
+    assert "failed" not in done.err
+    asked = [request.body["max_tokens"] for request in desk.requests(marker)]
+    assert len(asked) == 2, asked
+    assert all(isinstance(tokens, int) and tokens <= (16_384 if sizes else 32_000) for tokens in asked), asked
 
 
 NOWHERE = "http://127.0.0.1:9"
@@ -197,6 +215,28 @@ def test_pitfall_644_codex_resumes_by_id_what_was_begun_with_launch(desk: Desk, 
     assert "note: codex keeps" not in again.err
     (request,) = desk.requests(second)
     assert first in str(request.body)
+
+
+# How each client resumes a session by its id without a terminal.
+RESUMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {
+    "claude": lambda session: ("-p", CLIENTS["claude"].resumes, session),
+    "codex": lambda session: ("exec", CLIENTS["codex"].resumes, session, *RUNS["codex"][0][1:]),
+    "opencode": lambda session: ("run", CLIENTS["opencode"].resumes, session),
+}
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_a_client_resumes_the_session_that_the_gateway_names(desk: Desk, home: Path, client: str) -> None:
+    words, protocol = RUNS[client]
+    first, second, model = desk.marker(), desk.marker(), desk.model(protocol)
+    ours = [sys.executable, "-m", "dragoman", "launch", client, "--gateway", desk.url, "--name", first]
+    ours += ["--model", model, "--context", "100000", "--"]
+    given = environment() | {"DRAGOMAN_KEY": desk.key}
+    desk.run([*ours, *words, f"{first} <mock>say {SAID}</mock>"], home, given).worked()
+    session = launch_of(desk.url, desk.key, first).session
+    assert session
+    desk.run([*ours, *RESUMED[client](session), f"{second} <mock>say {SAID}</mock>"], home, given).worked()
+    assert any(first in str(request.body) for request in desk.requests(second))
 
 
 @pytest.mark.parametrize(("context", "shown"), [("128k", "128k"), ("40k", "40k")])

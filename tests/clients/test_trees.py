@@ -17,8 +17,8 @@ from tests.clients import test_opencode as opencode
 from tests.clients.desk import Desk, npm_program, opened_desk
 from tests.sdk.names import MESSAGES, RESPONSES
 
-# Class, class of the parent, windows.
-Node = tuple[str, str, int]
+# Class, class of the parent, windows, label.
+Node = tuple[str, str, int, str]
 HINTS = {"CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1"}
 
 
@@ -37,7 +37,8 @@ def latest(desk: Desk, client: str) -> tuple[list[Node], int]:
         ask = tables.connection.execute
         (session,) = ask("SELECT max(id) FROM sessions WHERE client = ?", (client,)).fetchone()
         threads = ask(
-            "SELECT threads.class, coalesce(parents.class, ''), threads.windows FROM threads"
+            "SELECT threads.class, coalesce(parents.class, ''), threads.windows, threads.label"
+            " FROM threads"
             " LEFT JOIN threads AS parents ON parents.id = threads.parent"
             " WHERE threads.session = ? ORDER BY threads.id",
             (session,),
@@ -66,23 +67,25 @@ def test_claude_code_is_a_tree(kept: Desk, home: Path, hints: bool) -> None:
     threads, count = latest(kept, "claude-code")
     assert count == 6
     # Without hints the request for a summary is one more history of the main thread.
-    compaction = [("compaction", "main", 0)] if hints else []
-    assert threads == [("main", "", 2 if hints else 3), ("subagent", "main", 1), *compaction]
+    compaction = [("compaction", "main", 0, "")] if hints else []
+    # Without hints the call that began the agent says what it is.
+    agent_node = ("subagent", "main", 1, "general-purpose")
+    assert threads == [("main", "", 2 if hints else 3, ""), agent_node, *compaction]
 
 
 def test_codex_is_a_tree(kept: Desk, home: Path) -> None:
     agent = codex.Agent(kept, RESPONSES, home)
     inner = f'{agent.marker} <mock>\ncall exec_command {{"cmd": "echo found > found"}}\n---\nsay It is there.\n</mock>'
-    spawn = json.dumps({"message": inner}).replace("<", "\\u003c")
+    spawn = json.dumps({"message": inner, "agent_type": "explorer"}).replace("<", "\\u003c")
     wait = 'call exec_command {"cmd": "until [ -e found ]; do sleep 0.1; done; echo seen"}'
     agent.run(f"call multi_agent_v1__spawn_agent {spawn}\n---\n{wait}\n---\nsay It found it.").well()
     threads, _ = latest(kept, "codex")
-    assert threads == [("main", "", 1), ("subagent", "main", 1)]
+    assert threads == [("main", "", 1, ""), ("subagent", "main", 1, "explorer")]
     agent.settings["model_auto_compact_token_limit"] = 8000
     agent.knows(codex.PLAIN).run(f"{codex.ONCE_LONG}\n---\nsay The work so far.").well()
     threads, count = latest(kept, "codex")
     assert count == 4
-    assert threads == [("main", "", 2), ("compaction", "main", 0)]
+    assert threads == [("main", "", 2, ""), ("compaction", "main", 0, "")]
 
 
 @pytest.fixture(scope="module")
@@ -107,4 +110,4 @@ def test_opencode_is_a_tree(kept: Desk, server: opencode.Server, row: str) -> No
     threads, count = latest(kept, "opencode")
     assert count == 7
     # Its summary has no tools, as its titles have none.
-    assert threads == [("main", "", 2), ("subagent", "main", 1), ("utility", "", 0)]
+    assert threads == [("main", "", 2, ""), ("subagent", "main", 1, "general"), ("utility", "", 0, "")]

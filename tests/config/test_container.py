@@ -18,3 +18,14 @@ def test_pitfall_628_a_container_is_known_by_the_marks_that_it_leaves(tmp_path: 
     groups.unlink()
     (tmp_path / ".dockerenv").touch()
     assert container.found_in(tmp_path)
+
+
+def test_a_machine_that_was_made_of_an_image_is_no_container(tmp_path: Path) -> None:
+    (tmp_path / ".dockerenv").touch()
+    namespace = tmp_path / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026531836]")
+    assert not container.found_in(tmp_path)
+    namespace.unlink()
+    namespace.symlink_to("pid:[4026532511]")
+    assert container.found_in(tmp_path)

@@ -106,7 +106,7 @@ def test_a_name_is_provider_and_model(tmp_path: Path, header: str, remedy: str) 
     ("name", "remedy"),
     [
         ("openia/gpt-5.1", 'did you mean "openai/gpt-5.1"?'),
-        ("mine/m", "known are openai, echo, "),
+        ("mine/m", "known are openai, echo; "),
         ("mine/m", "others are added with [providers.mine]"),
         # One of the catalogue that is not set up here.
         ("anthropics/*", 'did you mean "anthropic/*"?'),

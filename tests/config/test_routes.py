@@ -32,23 +32,43 @@ all = "echo/text"
     )
 
 
+def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None:
+    text = '[models]\n"gpt-*" = "openai/*@openai-chat"\nold = "echo/text@anthropic-messages"\nv = "openai/m@20250805"\n'
+    found = [line.targets for line in settings_of(tmp_path, text, KEY).routes]
+    assert found == [("openai/*@openai-chat",), ("echo/text@anthropic-messages",), ("openai/m@20250805",)]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
         ('"a" = "openia/x"', 'models.a: names the provider "openia", which is not set up (did you mean openai?)'),
         (
             '"a" = "zzz/x"',
-            'models.a: names the provider "zzz", which is not set up (known are openai, echo, ollama; others',
+            'models.a: names the provider "zzz", which is not set up (known are openai, echo; others',
         ),
         (
             '"a" = "claude/claude-opus-9"',
             'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then '
             "add [providers.anthropic] or export ANTHROPIC_API_KEY=…)",
         ),
+        (
+            '"a" = "claude/mine"',
+            'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then add '
+            "[providers.anthropic] or export ANTHROPIC_API_KEY=…)",
+        ),
         ('"a" = "codex/gpt-9"', 'models.a: names the provider "codex", which is not set up (did you mean openai?)'),
         (
             '"a" = "anthropics/x"',
             'models.a: names the provider "anthropics", which is not set up (did you mean anthropic?',
+        ),
+        (
+            '"a" = "openai/x@anthropic-messages"',
+            "models.a: asks openai for anthropic-messages, which it does not speak (it speaks openai-responses, "
+            "openai-chat)",
+        ),
+        (
+            '"a" = ["openai/x@openai-chat", "openai/x"]',
+            'models.a[1]: names "openai/x" once more (leave it out; retries asks the same target again)',
         ),
         ('"a" = {}', 'models.a: is an empty table (for example to = "openai/gpt-5.1")'),
         ('"a" = "docker/x"', 'models.a: names the provider "docker", which is not set up (add [providers.docker])'),

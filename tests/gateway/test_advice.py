@@ -311,6 +311,17 @@ def test_pitfall_628_in_a_container_a_loopback_address_is_the_containers_own(
     )
 
 
+def test_only_inside_a_container_its_host_is_to_be_named_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Unnamed("the provider's name could not be resolved", place="host.docker.internal:11434")
+    endpoint = Endpoint(protocol=CHAT, base_url="http://host.docker.internal:11434/v1")
+    called = Called(provider=Provider(name="ollama", endpoints=(endpoint,)), endpoint=endpoint)
+    for inside in (False, True):
+        monkeypatch.setattr(module, "in_container", lambda inside=inside: inside)
+        advice = of_error(error, called)
+        assert advice is not None
+        assert ("start the container with --add-host host.docker.internal:host-gateway" in advice.operator) is inside
+
+
 def test_an_unknown_model_offers_what_is_near_of_what_the_provider_listed() -> None:
     listed = {"object": "list", "data": [{"id": f"gpt-5.{n}", "object": "model"} for n in range(9)]}
 
@@ -388,10 +399,10 @@ ERRORS: dict[str, tuple[UpstreamError, str, str, bool]] = {
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),
-    "the host of a container": (
+    "the host of a container, outside of one": (
         Unnamed("the provider's name could not be resolved", place="host.docker.internal:11434"),
-        "there is no host host.docker.internal, where openai is called: start the container with --add-host "
-        "host.docker.internal:host-gateway",
+        "there is no host host.docker.internal, where openai is called: check providers.openai.base_url, and the "
+        "network",
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway import routes as module
@@ -109,6 +110,9 @@ def test_prefix_and_suffix_of_a_pattern_do_not_overlap() -> None:
         ("a/x-*", "*", "a/x-1", "x-1"),
         ("x-*-y", "pre-*", "x-1-y", "pre-1"),
         ("x-*", "fixed", "x-1", "fixed"),
+        ("a/x-*", "*@openai-chat", "a/x-1", "x-1@openai-chat"),
+        ("x-*", "pre-*@openai-chat", "x-1", "pre-1@openai-chat"),
+        ("x-*", "*@8b", "x-1", "1@8b"),
     ],
 )
 def test_the_star_is_filled(pattern: str, target: str, name: str, model: str) -> None:
@@ -127,9 +131,14 @@ def test_the_echo_speaks_the_protocol_that_the_name_asks_for(client: str, wanted
     assert (target.model, target.endpoint.protocol) == ("text", wanted)
 
 
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_the_echo_prefers_one_protocol_whatever_the_clients(client: str) -> None:
+    assert target_of(routes(), "echo/text", client).endpoint.protocol == CHAT
+
+
 @pytest.mark.parametrize("name", ["echo/text@klingon", "echo/text@openai-chat@x", "echo/text@\x1b[2J"])
 def test_the_echo_says_what_it_speaks(name: str) -> None:
-    with pytest.raises(UnknownModel, match="it speaks anthropic-messages, openai-chat, openai-responses") as caught:
+    with pytest.raises(UnknownModel, match="it speaks openai-chat, anthropic-messages, openai-responses") as caught:
         target_of(routes(), name, CHAT)
     assert str(caught.value).isprintable()
 
@@ -139,8 +148,79 @@ def test_the_echo_needs_a_model_before_its_protocol() -> None:
         target_of(routes(), "echo/@openai-chat", CHAT)
 
 
-def test_a_name_with_an_at_sign_is_whole_elsewhere() -> None:
-    assert target_of(routes(), "local/llama@openai-chat", CHAT).model == "llama@openai-chat"
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("suffix", ["", "[1m]"])
+def test_every_provider_is_asked_in_the_protocol_that_the_name_asks_for(client: str, suffix: str) -> None:
+    lines = routes(("mine", f"openai/gpt-5.1@{CHAT}"), ("gpt-*", "openai/*"))
+    for name in ("openai/gpt-5.1", "gpt-5.1"):
+        for wanted in (CHAT, RESPONSES):
+            target = target_of(lines, f"{name}@{wanted}{suffix}", client)
+            assert (target.model, target.endpoint.protocol, target.id) == ("gpt-5.1", wanted, "openai/gpt-5.1")
+            # Nothing moves it to another endpoint later.
+            assert target.provider.protocols == (wanted,)
+    assert target_of(lines, "mine", client).endpoint.protocol == CHAT
+
+
+def test_a_provider_without_the_protocol_of_a_name_lists_those_it_has() -> None:
+    with pytest.raises(UnknownModel) as caught:
+        target_of(routes(), f"openai/gpt-5.1@{MESSAGES}", CHAT)
+    assert str(caught.value) == ("openai does not speak `anthropic-messages`; it speaks openai-responses, openai-chat")
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-opus-4-1@20250805", "llama@latest", "a@openai-chat@x", "x@", "x@Openai-Chat"]
+)
+def test_an_at_sign_without_a_protocol_behind_it_is_part_of_the_name(model: str) -> None:
+    assert target_of(routes(), f"local/{model}", CHAT).model == model
+    target = target_of(routes(), f"openai/{model}@{CHAT}", RESPONSES)
+    assert (target.model, target.endpoint.protocol) == (model, CHAT)
+
+
+def test_a_target_with_a_protocol_is_spelled_as_health_knows_it() -> None:
+    found = routes(("mine", f"openai/gpt-5.1@{CHAT}"), ("other", "local/llama@8b"))
+    assert {"openai/gpt-5.1", "local/llama@8b"} <= found.spelled
+    assert f"openai/gpt-5.1@{CHAT}" not in found.spelled
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "variable"),
+    [
+        ("gemini/gemini-3-pro", "google", "GEMINI_API_KEY"),
+        ("kimi/kimi-k2", "moonshot", "MOONSHOT_API_KEY"),
+        ("glm/glm-5", "zai", "ZAI_API_KEY"),
+        ("qwen/qwen3-max", "dashscope", "DASHSCOPE_API_KEY"),
+        ("grok/grok-4", "xai", "XAI_API_KEY"),
+        ("claude/claude-opus-5", "anthropic", "ANTHROPIC_API_KEY"),
+        ("kimi", "moonshot", "MOONSHOT_API_KEY"),
+    ],
+)
+def test_a_common_name_means_the_catalogues_provider(name: str, provider: str, variable: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        target_of(Routes(Settings(providers={"echo": PROVIDERS["echo"]})), name, CHAT)
+    assert str(caught.value) == f"{provider} has no key here: set {variable}"
+    alias, slash, model = name.partition("/")
+    if not slash:
+        return
+    there = {provider: replace(PROVIDERS["local"], name=provider)}
+    assert target_of(Routes(Settings(providers=there)), name, CHAT).id == f"{provider}/{model}"
+    # A provider or a line of that very name goes first.
+    named = {**there, alias: replace(PROVIDERS["local"], name=alias)}
+    assert target_of(Routes(Settings(providers=named)), name, CHAT).provider.name == alias
+    lines = (Line(pattern=f"{alias}/*", targets=(f"{provider}/mine",)),)
+    assert target_of(Routes(Settings(providers=there, routes=lines)), name, CHAT).model == "mine"
+
+
+def test_a_common_name_means_a_twin_where_only_that_is_there() -> None:
+    twin = Routes(Settings(providers={"kimi-coding": replace(PROVIDERS["local"], name="kimi-coding")}))
+    assert target_of(twin, "kimi/k2", CHAT).id == "kimi-coding/k2"
+
+
+def test_servers_of_this_machine_are_offered_only_if_they_run() -> None:
+    local = {name: replace(PROVIDERS["local"], name=name, models=None) for name in ("ollama", "vllm")}
+    found = Routes(Settings(providers=PROVIDERS, local=local))
+    found.listed = lambda provider: ("qwen3",) if provider.name == "vllm" else ()
+    with pytest.raises(UnknownModel, match=r"one of the providers: openai, anthropic, local, echo, vllm$"):
+        target_of(found, "zzzzzzzzzzzz", CHAT)
 
 
 def test_an_unknown_name_is_told_its_nearest() -> None:

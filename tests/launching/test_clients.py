@@ -137,24 +137,30 @@ def test_pitfall_645_codex_is_told_of_the_window_that_is_known() -> None:
     assert "model_context_window" not in settings_of(CLIENTS["codex"].plan(unknown))
 
 
-def test_opencode_is_told_of_each_model_what_is_known_of_it() -> None:
+def test_opencode_gets_a_limit_for_every_model() -> None:
     sizes = {
         "m": Sizes(window=200_000, cap=64_000),
         "s": Sizes(window=32_768),
         "c": Sizes(cap=4096),
         "w": Sizes(window=8192, cap=8192),
+        "small cap": Sizes(window=128_000, cap=16_384),
+        "tiny": Sizes(cap=1),
     }
-    wish = Wish(url=URL, model="m", small_model="s", others=("c", "w", "nobody knows"), sizes=sizes)
+    wish = Wish(url=URL, model="m", small_model="s", others=(*sizes, "unknown"), sizes=sizes)
     providers = config_of(CLIENTS["opencode"].plan(wish))["provider"]
     assert isinstance(providers, dict)
     models = providers["dragoman"]["models"]
     assert {name: model.get("limit") for name, model in models.items()} == {
         "m": {"context": 200_000, "output": 64_000},
         "s": {"context": 32_768, "output": 8192},
-        "c": {"context": 0, "output": 4096},
+        "c": {"context": 0, "output": 2730},
         "w": {"context": 8192, "output": 2048},
-        "nobody knows": None,
+        "small cap": {"context": 128_000, "output": 10_922},
+        "tiny": {"context": 0, "output": 1},
+        "unknown": {"context": 0, "output": 21_333},
     }
+    # A title gets a thinking budget of half of that, which Messages takes from 1024 on.
+    assert [name for name, model in models.items() if not model["reasoning"]] == ["w", "tiny"]
 
 
 def test_the_name_of_a_launch_is_a_header_of_every_client() -> None:

@@ -16,7 +16,7 @@ import pytest
 from dragoman.protocols.openai_chat.abroad import REFUSABLE
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers import catalogue as module
-from dragoman.providers.catalogue import Listing, catalogue, read
+from dragoman.providers.catalogue import Listing, aliased, catalogue, read
 from dragoman.providers.transport import TRANSPORTS
 from dragoman.rules.abilities import Abilities, abilities_of
 
@@ -65,6 +65,14 @@ def test_what_is_known_of_a_label_holds_of_usage_in_streams_too() -> None:
     found = catalogue()
     assert found["moonshot-cn"].include_usage == found["moonshot"].include_usage != ""
     assert found["openai"].include_usage and not found["mistral"].include_usage
+
+
+def test_an_alias_means_one_entry_and_is_no_name() -> None:
+    aliases = Counter(alias for entry in ENTRIES for alias in entry.aliases)
+    assert max(aliases.values()) == 1
+    assert not aliases.keys() & set(NAMES)
+    assert [entry.name for entry in aliased("kimi")] == ["moonshot", "moonshot-cn", "kimi-coding"]
+    assert aliased("nobody") == ()
 
 
 def placeholders(entry: Listing) -> set[str]:

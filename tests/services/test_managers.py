@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
+from dragoman.services import managers
 from dragoman.services.managers import (
     ServiceState,
     check_manager,
@@ -76,6 +77,21 @@ def test_an_init_system_is_found_by_its_program(program: str, name: str, tmp_pat
     assert (manager.name, manager.unit.is_relative_to(init.home)) == (name, True)
     check_manager(manager, init.environment)
     assert state_of(manager, init.environment).known is False
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["on a machine", "in a container"])
+def test_where_an_init_system_does_not_run_for_a_user_the_remedy_is_that_of_the_place(
+    inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managers, "in_container", lambda: inside)
+    init = FakeInit(tmp_path, "systemctl")
+    (init.place / "fails-show").touch()
+    with pytest.raises(DragomanError, match="systemd does not run for this user") as caught:
+        check_manager(find_manager(init.environment), init.environment)
+    remedy = (
+        "(start `dragoman serve` itself)" if inside else "(log in without su or sudo, or start `dragoman serve` itself)"
+    )
+    assert str(caught.value).endswith(remedy)
 
 
 def test_a_program_of_the_current_directory_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,29 @@ def told(*turns: tuple[str, str], head: str = "You are invented.") -> Speech:
     return speech_in(said, SOUGHT, instructions=head)
 
 
+def test_agents_are_named_by_the_calls_that_began_them_or_by_their_results() -> None:
+    sought = Sought(key=b"k" * 32, spawning={"spawn_agent": "message"}, naming={"spawn_agent": "agent_type"})
+    ids = [f"01a1ed0c-ed40-7921-8a10-5208317e73e{number}" for number in range(4)]
+    turns = [
+        asked("go"),
+        called(
+            ("c0", "spawn_agent", '{"message":"a","agent_type":"explorer"}'), ("c1", "spawn_agent", '{"message":"b"}')
+        ),
+        gave(
+            ("c0", f'{{"agent_id":"{ids[0]}","nickname":"Gauss"}}'),
+            ("c1", f'{{"agent_id":"{ids[1]}","nickname":"Noether"}}'),
+        ),
+        called(("c2", "exec", "{}")),
+        gave(("c2", f'{{"agent_id":"{ids[2]}","nickname":"No agent"}}')),
+        called(("c3", "spawn_agent", '{"message":"c","agent_type":"a secret of the user"}')),
+        gave(("c3", f'{{"agent_id":"{ids[3]}"}}')),
+    ]
+    # From all of the history: agents that run beside their parent are known later than the call that began them.
+    assert speech_in(turns, sought).named == ((ids[0], "explorer"), (ids[1], "Noether"))
+    assert speech_in(turns[:3], sought).agents == ("explorer", "")
+    assert speech_in(turns, sought).agents == ()
+
+
 def test_the_end_of_one_request_is_a_beginning_of_the_next() -> None:
     first = told(("u", "a"))
     second = told(("u", "a"), ("a", "b"), ("u", "c"))

@@ -29,7 +29,7 @@ from dragoman.sessions.assign import (
     window_in,
     window_of,
 )
-from dragoman.sessions.classes import MAIN, class_of
+from dragoman.sessions.classes import MAIN, SUBAGENT, class_of
 from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
@@ -136,6 +136,11 @@ class Placer:
             self._keep(((assign.alias_of(entry.key, facts.session), PASSED),), thread.id, entry.time)
         if placement.children:
             self._take_children(placement, assign.taken(facts, spot), thread, entry.time)
+        for agent, digests in assign.labelled(facts, spot, session.id):
+            self._label(agent, (number for _, number, _, _ in self._rows(digests)))
+        for name, agent in facts.named:
+            named = self._thread(session.id, name)
+            self._label(agent, () if named is None else (named.id,))
         for name in facts.tasks:
             self._link_task(entry.key, name, thread)
         if placement.session:
@@ -323,6 +328,8 @@ class Placer:
         )
         self._new_threads.append(row)
         self._thread_of[number] = row
+        if kind == SUBAGENT and facts.asks and not facts.agent:
+            self._keep(((assign.role_of(session.id, facts.asks), PASSED),), number, entry.time)
         self._threads.setdefault((row.session, row.name), row)
         if placement.awaits:
             self._keep(((awaited_of(session.id, placement.awaits), PASSED),), row.id, entry.time)
@@ -386,6 +393,14 @@ class Placer:
             if child.session != parent.session:
                 self._spawned(child.session, parent.session)
         self._changed_threads[child.id] = child
+
+    def _label(self, agent: str, numbers: Iterable[int]) -> None:
+        """Label threads with the type of their agent, unless they have a label."""
+        for number in numbers:
+            thread = self._thread_by(number)
+            if thread is not None and not thread.label:
+                thread.label = agent
+                self._changed_threads[thread.id] = thread
 
     def _is_below(self, thread: KeptThread, other: KeptThread) -> bool:
         """Whether a thread is below another one."""

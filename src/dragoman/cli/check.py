@@ -23,7 +23,7 @@ from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.model_facts import facts_of
-from dragoman.providers.provider import Provider
+from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -143,7 +143,8 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
 def _unpriced(settings: Settings) -> Iterator[str]:
     """The targets that the file names and of which nobody knows what they cost, each once."""
     # Which model a client's name decides on is known when it is asked for.
-    named = dict.fromkeys(target for line in settings.routes for target in line.targets if "*" not in target)
+    texts = (text for line in settings.routes for text in line.targets if "*" not in text)
+    named = dict.fromkeys(split_protocol(text)[0] for text in texts)
     book, now = None, time.time()
     for target in named:
         name, _, model = target.partition("/")

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dragoman.cli.terminal import Screen, printable, screen_of
+from dragoman.cli.terminal import Screen, printable, screen_of, wrapped
 
 _CHUNK = 65536
+# What a message goes on with below its first line.
+_INDENT = "  "
 
 
 def read(name: str) -> bytes:
@@ -29,9 +31,22 @@ def chunks(name: str) -> Iterator[bytes]:
             yield chunk
 
 
-def complain(problem: str) -> None:
-    """Tell what went wrong in one line; what came from outside reaches no terminal as it is."""
-    print(screen_of(sys.stderr).shown(f"dragoman: {printable(problem)}"), file=sys.stderr)
+def complain(problem: str, command: str = "") -> None:
+    """Write a message to the standard error; a terminal obeys nothing in it.
+
+    It is wrapped at words on a terminal, and is one line elsewhere. A command to be copied follows on its own line.
+    """
+    screen = screen_of(sys.stderr)
+    lines = wrapped(screen, screen.shown(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
+    if command:
+        lines.append(_INDENT + screen.shown(printable(command)))
+    print("\n".join(lines), file=sys.stderr)
+
+
+def prompt(question: str) -> None:
+    """Ask for yes or no on the standard error; the answer is for the caller to read."""
+    sys.stderr.write("\n".join(wrapped(screen_of(sys.stderr), f"{question} [y/N]", _INDENT)) + " ")
+    sys.stderr.flush()
 
 
 def say(text: str, screen: Screen | None = None) -> None:

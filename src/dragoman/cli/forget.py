@@ -88,8 +88,7 @@ def _agreed(yes: bool) -> bool:
     if not all(map(os.isatty, range(3))):
         documents.complain("nothing is removed without being agreed to (--yes agrees)")
         return False
-    sys.stderr.write("Remove it? [y/N] ")
-    sys.stderr.flush()
+    documents.prompt("Remove it?")
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
     documents.complain("nothing was removed")

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -25,6 +26,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
+from dragoman.launching.local_servers import found_at
 from dragoman.launching.running import Run, environment_of, program_of
 from dragoman.launching.settings_files import command_line, managed_notes, own_variables
 from dragoman.launching.summary import Launch, summary
@@ -34,6 +36,8 @@ _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 _WISHES = ("model", "small_model", "context", "key_file", "config", "gateway")
 # With these a client says something of itself, and calls nobody.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
+# Who interrupts a client ends it as it is meant to be ended.
+_ENDED_WELL = (0, 128 + signal.SIGINT)
 
 
 def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -90,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         with command_line(program, plan, options.arguments, environment) as words:
             status = client_run.to_end(words, environment)
         if client_run.was_begun:
-            _sum_up(client, options, _launch(address, key, name), before)
+            _sum_up(client, options, status, _launch(address, key, name), before)
             if status and options.log and running is None:
                 log = Path(options.log).absolute()
                 documents.complain(f"{client.name} ended with status {status}; the gateway's log is {log}")
@@ -124,6 +128,8 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     from dragoman.gateway.routes import Routes, UnknownModel
 
     routes = Routes(settings)
+    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
+    routes.listed = lambda provider: found.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.
@@ -161,29 +167,32 @@ def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
         return None
 
 
-def _sum_up(client: Client, options: argparse.Namespace, launch: Launch | None, before: Launch | None) -> None:
-    """Say what the client's run came to."""
+def _sum_up(
+    client: Client, options: argparse.Namespace, status: int, launch: Launch | None, before: Launch | None
+) -> None:
+    """Show the totals of the client's run, and how its session is resumed, unless the run failed."""
     named = f"{options.name}: " if options.name else ""
     if launch is None or before is None:
         documents.complain(f"{named}the gateway does not tell what the run came to")
     elif launch.requests:
         documents.complain(named + summary(launch, before))
-        if launch.calls and sys.stdout.isatty():
+        if launch.session and status in _ENDED_WELL and sys.stdout.isatty():
             # The line that the client has just shown names a file, or a provider, that is gone.
-            documents.complain(f"to go on with the session: {_again(client, options)}")
+            documents.complain("to resume the session:", _again(client, options, launch.session))
     elif _ASIDE.isdisjoint(options.arguments):
         reasons = f"it had nothing to ask, ended before it could, or was led elsewhere ({client.elsewhere})"
         documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
 
 
-def _again(client: Client, options: argparse.Namespace) -> str:
-    """The command that resumes what has ended."""
+def _again(client: Client, options: argparse.Namespace, session: str) -> str:
+    """The command that resumes a session."""
     said = [
         (f"--{name.replace('_', '-')}", value)
         for name in _WISHES
         if (value := getattr(options, name, None)) is not None
     ]
-    return shlex.join(["dragoman", NAME, client.name, *(word for pair in said for word in pair), "--", *client.resumes])
+    wishes = (word for pair in said for word in pair)
+    return shlex.join(["dragoman", NAME, client.name, *wishes, "--", client.resumes, session])
 
 
 def _hint(client: Client) -> None:

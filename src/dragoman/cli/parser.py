@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from dragoman import __version__
-from dragoman.cli.terminal import AUTO, CHOICES, printable, screen_of
+from dragoman.cli.terminal import AUTO, CHOICES, printable, screen_of, wrapped
 from dragoman.config.tables import nearest
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong, with this command's own usage, and where there is more."""
         self.print_usage(sys.stderr)
-        self.exit(USAGE, f"{self.prog}: {printable(message)}\ntry `{self.prog} --help`\n")
+        lines = wrapped(screen_of(sys.stderr), f"{self.prog}: {printable(message)}", "  ", whole_words=True)
+        self.exit(USAGE, "\n".join([*lines, f"try `{self.prog} --help`", ""]))
 
     def format_usage(self) -> str:
         """The usage, with signs that can be shown where it goes."""

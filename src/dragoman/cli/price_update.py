@@ -142,8 +142,7 @@ def _asked(steep: int) -> bool:
     if not (os.isatty(0) and os.isatty(2)):
         return False
     prices = "one price" if steep == 1 else f"{steep} prices"
-    sys.stderr.write(f"Let {prices} fall below a tenth or rise above ten times what is known? [y/N] ")
-    sys.stderr.flush()
+    documents.prompt(f"Let {prices} fall below a tenth or rise above ten times what is known?")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

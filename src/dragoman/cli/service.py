@@ -204,6 +204,10 @@ def _told(plan: _Plan) -> list[str]:
         f"  {shlex.join(plan.job.words)}",
         f"configured by {plan.config or 'the environment alone'}; {manager.note}.",
     ]
+    unset = {each.variable: each.left_out for each in plan.settings.missing if each.variable}
+    if unset:
+        lines.append("Not set in this shell, and so not there for the service (set them, and run this again):")
+        lines += [f"  {variable}: without it {what} is left out" for variable, what in unset.items()]
     if plan.left_out:
         lines.append(f"Left out, since they do not fit on one line: {', '.join(plan.left_out)}.")
     if SHORT_LIVED in plan.values:
@@ -366,8 +370,7 @@ def _agreed(question: str, yes: bool) -> bool:
     if not all(map(os.isatty, range(3))):
         documents.complain("nothing is done without being agreed to (--yes agrees to all of this)")
         return False
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
+    documents.prompt(question)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
     documents.complain("nothing was done")

@@ -98,9 +98,17 @@ def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] 
     )
 
 
-def wrapped(screen: Screen, text: str) -> list[str]:
-    """A sentence as lines: on a terminal as many as it takes, elsewhere one."""
-    return textwrap.wrap(text, screen.width, break_on_hyphens=False) if screen.terminal else [text]
+def wrapped(screen: Screen, text: str, indent: str = "", *, whole_words: bool = False) -> list[str]:
+    """A sentence as lines: on a terminal as many as it takes, elsewhere one; `indent` begins all but the first.
+
+    With `whole_words` addresses and paths wider than the screen are not cut, so that they can be copied.
+    """
+    if not screen.terminal:
+        return [text]
+    lines = textwrap.wrap(
+        text, screen.width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=not whole_words
+    )
+    return lines or [text]
 
 
 def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,7 @@ import textwrap
 from contextlib import suppress
 from pathlib import Path
 
+from dragoman.cli import documents
 from dragoman.cli.terminal import printable
 from dragoman.config.description import describe
 from dragoman.config.finding import FILE_NAME, ConfigFile, Origin, find_file
@@ -90,8 +91,7 @@ def _agreed(description: str) -> bool:
         _say("dragoman.toml was found here, and is too long to be told: read it before you trust it")
         return False
     _say(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
-    sys.stderr.write("Trust it? [y/N] ")
-    sys.stderr.flush()
+    documents.prompt("Trust it?")
     answer = ""
     with suppress(KeyboardInterrupt, UnicodeError):
         answer = sys.stdin.readline()

@@ -8,6 +8,9 @@ from pathlib import Path
 # The host as a container knows it, where somebody has given it that name.
 HOST = "host.docker.internal"
 _MARKS = ("/.dockerenv", "/run/.containerenv")
+# The namespace of the machine's first process, by the number that every Linux kernel gives it
+# (PROC_PID_INIT_INO, https://github.com/torvalds/linux/blob/master/include/linux/proc_ns.h).
+_NAMESPACE, _OF_MACHINE = "/proc/self/ns/pid", "pid:[4026531836]"
 _GROUPS = "/proc/self/cgroup"
 _WORDS = (b"docker", b"containerd", b"kubepods", b"libpod", b"lxc")
 
@@ -19,7 +22,17 @@ def in_container() -> bool:
 
 
 def found_in(root: Path) -> bool:
-    """Whether the marks of a container are below a root."""
+    """Whether the marks of a container are below a root.
+
+    A virtual machine that was made of an image has the files of the image, but is a machine: its processes are in the
+    first namespace.
+    """
+    try:
+        if str((root / _NAMESPACE.lstrip("/")).readlink()) == _OF_MACHINE:
+            return False
+    except OSError:
+        # No Linux, or no right to see it: the marks decide.
+        pass
     if any((root / mark.lstrip("/")).exists() for mark in _MARKS):
         return True
     try:

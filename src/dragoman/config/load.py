@@ -63,9 +63,17 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     # Whoever has a key was not told of them by anybody.
     local = local_servers(catalogue, (*providers, *section.values)) if server.discover and not root.has("keys") else {}
     known = tuple(dict.fromkeys((*providers, *section.values, *local)))
-    models = read_lines(root.table("models"), known, catalogue, named, discover=server.discover)
+    speaks = {name: provider.protocols for name, provider in (*providers.items(), *local.items())}
+    models = read_lines(
+        root.table("models"),
+        {name: speaks.get(name, ()) for name in known},
+        catalogue,
+        named,
+        discover=server.discover,
+        local=local,
+    )
     absent = {**read.absent, **models.absent}
-    prices = read_overrides(root.table("prices"), known, catalogue)
+    prices = read_overrides(root.table("prices"), known, catalogue, local)
     keys, short = read_keys(own, environ)
     missing = (*read.missing, *models.absent.values(), *telemetry.missing)
     problems.add_missing(missing)

@@ -133,9 +133,15 @@ PRICE: dict[str, Kind[object]] = {
 }
 
 
-def read_overrides(section: Table, providers: Collection[str], catalogue: Collection[str]) -> dict[str, Override]:
-    """What the file says of prices, by `provider/model`; a provider of the catalogue need not be set up."""
+def read_overrides(
+    section: Table, providers: Collection[str], catalogue: Collection[str], local: Collection[str] = ()
+) -> dict[str, Override]:
+    """What the file says of prices, by `provider/model`; a provider of the catalogue need not be set up.
+
+    Those of `local` may not run, and are not offered.
+    """
     overrides = {}
+    offered = ", ".join(name for name in providers if name not in local)
     for name, line in section.tables().items():
         provider, slash, model = name.partition("/")
         if not (slash and provider and model) or "*" in name[:-1] or not values.is_model(name):
@@ -143,7 +149,7 @@ def read_overrides(section: Table, providers: Collection[str], catalogue: Collec
             continue
         if provider not in providers and provider not in catalogue:
             close = nearest(provider, providers) or nearest(provider, catalogue)
-            known = f"known are {', '.join(providers)}; others are added with [providers.{dotted((provider,))}]"
+            known = f"known are {offered}; others are added with [providers.{dotted((provider,))}]"
             remedy = known if close is None else f"did you mean {dotted((f'{close}/{model}',))}?"
             section.complain(name, f"names the provider {values.shown(provider)}, which is not known", remedy)
         line.refuse_others(PRICE)

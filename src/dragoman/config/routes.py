@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -17,7 +17,8 @@ from dragoman.config.settings import Line, LineRule, Missing
 from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, is_model, shown
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import Listing, aliased
+from dragoman.providers.provider import split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
 from dragoman.sessions.classes import CLASSES, is_class
@@ -45,17 +46,20 @@ class _Reader:
     def __init__(
         self,
         models: Table,
-        providers: Iterable[str],
+        providers: Mapping[str, Collection[str]],
         catalogue: Mapping[str, Listing],
         keys: Iterable[str],
         *,
         discover: bool,
+        local: Collection[str],
     ) -> None:
         self._models = models
+        self._local = local
         self._discover = discover
         # Providers that would be there if the environment had their key.
         self.absent: dict[str, Missing] = {}
         self._providers = tuple(providers)
+        self._protocols = providers
         self._catalogue = catalogue
         self._keys = tuple(keys)
         self._patterns = Patterns(models.values)
@@ -194,12 +198,13 @@ class _Reader:
         is_good = True
         for place, text in said.places.items():
             problem = self._problem(text, pattern, place)
-            if problem is None and text in seen:
-                problem = f"names {shown(text)} once more", "leave it out; retries asks the same target again"
+            target = split_protocol(text)[0]
+            if problem is None and target in seen:
+                problem = f"names {shown(target)} once more", "leave it out; retries asks the same target again"
             if problem is not None:
                 self._models.problems.add(place, *problem)
                 is_good = False
-            seen.add(text)
+            seen.add(target)
         return is_good
 
     def _problem(self, text: str, pattern: str, place: KeyPath) -> tuple[str, str] | None:
@@ -210,7 +215,10 @@ class _Reader:
         if "*" in text and "*" not in pattern:
             return "has a * in its target alone", "put one into the name, too, or name the model"
         if slash and provider in self._providers and is_model(model):
-            return None
+            protocol, known = split_protocol(model)[1], self._protocols[provider]
+            if not protocol or not known or protocol in known:
+                return None
+            return f"asks {provider} for {protocol}, which it does not speak", f"it speaks {', '.join(known)}"
         if is_model(text) and self._line_named(text) is not None:
             return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
         if slash and provider and provider not in self._providers and is_model(model):
@@ -239,15 +247,19 @@ class _Reader:
         if listing is not None:
             variables = (f"export {name}=…" for name in listing.env[:1])
             return " or ".join([f"add [providers.{dotted((provider,))}]", *variables])
-        close = nearest(provider, self._providers)
+        close = self._aliased(provider) or nearest(provider, self._providers)
         if close is None:
             serving = (name for name, other in self._catalogue.items() if Patterns(other.serves).match(model))
             close = next(serving, None) or nearest(provider, self._catalogue)
         if close is None:
-            known = ", ".join(self._providers)
+            known = ", ".join(name for name in self._providers if name not in self._local)
             return f"known are {known}; others are added with [providers.{dotted((provider,))}]"
         remedy = f"did you mean {dotted((close,))}?"
         return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
+
+    def _aliased(self, provider: str) -> str | None:
+        """The provider of the catalogue that a common name means."""
+        return next((entry.name for entry in aliased(provider) if entry.name in self._catalogue), None)
 
     def _line_named(self, text: str) -> str | None:
         """The line that a target names: a provider's model goes first."""
@@ -266,17 +278,21 @@ class ReadLines(Struct, frozen=True, kw_only=True):
 
 def read_lines(
     models: Table,
-    providers: Iterable[str],
+    providers: Mapping[str, Collection[str]],
     catalogue: Mapping[str, Listing],
     keys: Iterable[str],
     *,
     discover: bool = True,
+    local: Collection[str] = (),
 ) -> ReadLines:
     """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
 
+    Each provider has the protocols that it speaks, none if its table cannot be used. Those of `local` may not run, and
+    are not offered.
+
     Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
     """
-    reader = _Reader(models, providers, catalogue, keys, discover=discover)
+    reader = _Reader(models, providers, catalogue, keys, discover=discover, local=local)
     return ReadLines(lines=tuple(reader.lines()), absent=reader.absent)
 
 

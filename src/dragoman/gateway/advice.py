@@ -143,7 +143,7 @@ def _behind_proxy(error: UpstreamError, called: Called) -> Advice | None:
 def _unnamed(error: UpstreamError, called: Called) -> Advice:
     name, (host, _) = called.name, _split(error.place or called.place)
     step = f"check {called.setting}, and the network"
-    if host == HOST:
+    if host == HOST and in_container():
         step = f"start the container with --add-host {HOST}:host-gateway"
     return Advice(
         operator=f"there is no host {host}, where {name} is called: {step}",

@@ -73,7 +73,6 @@ _ACCOUNTED: dict[Kind, str] = {
     Kind.COUNT: COUNT,
     Kind.MODELS: LIST,
     Kind.MODEL: LIST,
-    Kind.NAMES: LIST,
     Kind.STORED: OTHER,
     Kind.CONVERSATIONS: OTHER,
     Kind.OTHER: OTHER,
@@ -188,6 +187,8 @@ class App:
         elif kind is Kind.LAUNCH:
             check_near(service, request)
             await self._launch(request, api_path, "" if key is None else key.name)
+        elif kind is Kind.NAMES:
+            await tell_names(service, request, _dialect(request), "" if key is None else key.name)
         elif kind is Kind.NOWHERE:
             raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         else:
@@ -211,8 +212,6 @@ class App:
                 await list_models(service, request, account)
             elif api_path.kind is Kind.MODEL:
                 await show_model(service, request, api_path, account)
-            elif api_path.kind is Kind.NAMES:
-                await tell_names(service, request, account)
             else:
                 await pass_on(service, request, api_path, account, owner=owner_of(key))
         except StoreError as error:

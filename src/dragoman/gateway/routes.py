@@ -19,9 +19,8 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
 from dragoman.model.losses import strictest
-from dragoman.protocols.registry import PROTOCOLS
-from dragoman.providers.catalogue import Listing, catalogue
-from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.catalogue import Listing, aliased, catalogue
+from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, Rule
 from dragoman.routing.target import Target, shown_model
@@ -31,7 +30,6 @@ _KNOWN_LIMIT = 4096
 _KNOWN_LENGTH = 256
 # So many names are compared with one that leads nowhere.
 _LOOKED_AT = 500
-_SPOKEN = tuple(codec.name for codec in PROTOCOLS)
 
 
 class UnknownModel(DragomanError):
@@ -75,6 +73,7 @@ class Routes:
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.callable
+        self._local = settings.local
         self._absent = settings.absent
         self._discover = settings.server.discover
         self._keeps = keeps
@@ -135,7 +134,10 @@ class Routes:
                 raise AbsentModel(name, [first], self._absent)
             line = self._lines.named(name) or self._defaults.named(name)
         if line is None:
-            raise self._unknown(name)
+            own = self._without_alias(name)
+            if own is None:
+                raise self._unknown(name)
+            return self._find(own, protocol)
         route = self._resolved(line, name, protocol)
         if not route.targets:
             raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
@@ -200,22 +202,20 @@ class Routes:
         return self._resolved(_within(line, other), text, protocol, kept=kept)
 
     def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
-        found, endpoint = self._endpoint(self._providers[provider], model.removesuffix(SUFFIX), protocol)
+        found, addressed = _addressed(self._providers[provider], model.removesuffix(SUFFIX))
         if not found:
             raise self._unknown(name)
-        return Target(provider=self._providers[provider], endpoint=endpoint, model=found, strict=False)
+        return Target(provider=addressed, endpoint=addressed.endpoint_for(protocol), model=found, strict=False)
 
-    def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:
-        if provider.transport != "echo":
-            return model, provider.endpoint_for(protocol)
-        # The embedded provider speaks the protocol that the name asks for, so that translation can be seen.
-        model, _, wanted = model.partition("@")
-        for endpoint in provider.endpoints:
-            if endpoint.protocol == wanted:
-                return model, endpoint
-        if wanted:
-            raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(_SPOKEN)}")
-        return model, provider.endpoints[0]
+    def _without_alias(self, name: str) -> str | None:
+        """A name with the provider that its alias means: one that can be called, else one whose key is missing."""
+        first, slash, rest = name.partition("/")
+        found = aliased(first) if slash and rest else ()
+        for providers in (self._providers, self._absent):
+            for listing in found:
+                if listing.name in providers:
+                    return f"{listing.name}/{rest}"
+        return None
 
     def _unknown(self, name: str) -> UnknownModel:
         advice = self._missing(name)
@@ -231,26 +231,52 @@ class Routes:
         hint = (
             f"did you mean {', '.join(near)}?"
             if near
-            else "use provider/model with one of the providers: " + ", ".join(self._providers)
+            else "use provider/model with one of the providers: " + ", ".join(self._offered())
         )
         return UnknownModel(f"the model {shown(name)} is not known here; {hint}")
 
     def _missing(self, name: str) -> Advice | None:
         """What to do where a name is of a provider that the catalogue knows, and that is not here."""
         first, slash, rest = name.partition("/")
-        listing = catalogue().get(first) if slash and rest else _serving(name)
+        named = catalogue().get(first) or next(iter(aliased(first)), None)
+        listing = named if slash and rest else named or _serving(name)
         if listing is None or listing.name in self._providers:
             return None
         found = without_key(listing.name, listing.env, discover=self._discover)
-        if slash:
+        if slash or named:
             return found
         whose = f"{shown(name)} is a model of {listing.name}, and "
         return replace(found, operator=whose + found.operator, client=whose + found.client)
+
+    def _offered(self) -> Iterable[str]:
+        """The providers to name in an error: of servers of this machine without a table, those that listed models."""
+        for name, provider in self._providers.items():
+            if name not in self._local or any(True for _ in self.listed(provider)):
+                yield name
 
     def _listed(self) -> Iterable[tuple[str, str]]:
         for provider in self._providers.values():
             for model in self.listed(provider) if provider.models is None else provider.models:
                 yield provider.name, model
+
+
+def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
+    """Model and provider of `model@protocol`: the provider then has the endpoint of that protocol alone.
+
+    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip. Without
+    one it speaks the protocol that it prefers, so that translation can be seen.
+    """
+    if provider.transport == "echo":
+        found, _, wanted = model.partition("@")
+        wanted = wanted or provider.protocols[0]
+    else:
+        found, wanted = split_protocol(model)
+    if not wanted:
+        return found, provider
+    endpoints = tuple(endpoint for endpoint in provider.endpoints if endpoint.protocol == wanted)
+    if not endpoints:
+        raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(provider.protocols)}")
+    return found, replace(provider, endpoints=endpoints)
 
 
 def _serving(name: str) -> Listing | None:
@@ -267,8 +293,9 @@ def _spelled(settings: Settings) -> Iterator[str]:
     for line in settings.routes:
         for text in (*line.targets, *(text for rule in line.rules for text in rule.targets)):
             if "*" not in text:
-                name, _, model = text.partition("/")
-                yield from (text, f"{name}/{shown_model(model)}")
+                name, _, written = text.partition("/")
+                model = split_protocol(written)[0]
+                yield from (f"{name}/{model}", f"{name}/{shown_model(model)}")
     for provider in settings.providers.values():
         yield from (f"{provider.name}/{model}" for model in provider.models or ())
     yield from settings.prices
@@ -279,10 +306,12 @@ def filled(pattern: str, model: str, name: str) -> str:
 
     A model that is `*` alone is the name as the provider knows it: all of it (`"claude-*" = "anthropic/*"`), but for
     the directories that the pattern spells out (`"local/*" = "local/*"`). In any other model `*` is what it matched.
+    A protocol behind the model (`"gpt-*" = "openai/*@openai-chat"`) stays there.
     """
     before, star, after = pattern.partition("*")
-    if model == "*":
-        return name[before.rfind("/") + 1 :]
+    written, protocol = split_protocol(model)
+    if written == "*":
+        return name[before.rfind("/") + 1 :] + (f"@{protocol}" if protocol else "")
     return model.replace("*", name[len(before) : len(name) - len(after)] if star else name, 1)
 
 

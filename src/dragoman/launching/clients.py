@@ -84,8 +84,8 @@ class Client(Struct, frozen=True, kw_only=True):
     usual: str = ""
     # What to say once to whoever launches it.
     hint: str = ""
-    # By which it goes on with a session; what it says of that itself does not hold without a launch.
-    resumes: tuple[str, ...] = ()
+    # The word before a session's id that resumes it; what it says of that itself does not hold without a launch.
+    resumes: str
     # What may lead it elsewhere, for whoever wonders why it never called.
     elsewhere: str = ""
 
@@ -186,8 +186,11 @@ def _toml(value: JsonValue) -> str:
 # It keeps images and levels of effort from a model that is not said to take them. Which do not, the gateway knows.
 _OPENCODE_CONFIG = "OPENCODE_CONFIG_CONTENT"
 _OPENCODE_AGENTS = ("build", "plan")
+# What OpenCode requests at most, also of a model whose limits it does not know, and its largest budget for a title.
+_OPENCODE_OUTPUT, _OPENCODE_THINKING = 32_000, 16_000
+# Messages takes no smaller thinking budget.
+_LEAST_THINKING = 1024
 _OPENCODE_ABLE: JsonObject = {
-    "reasoning": True,
     "attachment": True,
     "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]},
 }
@@ -203,7 +206,7 @@ def _opencode(wish: Wish) -> Plan:
         "npm": "@ai-sdk/anthropic",
         "name": "Dragoman",
         "options": options,
-        "models": {name: {"name": name, **_OPENCODE_ABLE, **_limit(wish.sizes_of(name))} for name in wish.models},
+        "models": {name: _opencode_model(name, wish.sizes_of(name)) for name in wish.models},
     }
     config: JsonObject = {"provider": {PROVIDER: provider}}
     if wish.model:
@@ -236,11 +239,19 @@ def merged(below: JsonObject, above: JsonObject) -> JsonObject:
     return whole
 
 
-def _limit(sizes: Sizes) -> JsonObject:
-    """What OpenCode is told of a model's sizes: both or nothing; a context of 0 is one that it does not know."""
-    if sizes.output is None:
-        return {}
-    return {"limit": {"context": sizes.window or 0, "output": sizes.output}}
+def _opencode_model(name: str, sizes: Sizes) -> JsonObject:
+    """A model as OpenCode declares it, always with a limit; a context of 0 is an unknown one.
+
+    For titles OpenCode requests a thinking budget of half of `output`, less one, on top of `output` itself. Without a
+    limit that budget is -1, which Messages refuses. With one as large as the model's cap, both are more than the cap.
+    Where the budget would be below the least one of Messages, the model is declared without thinking.
+    """
+    cap = sizes.cap if sizes.cap or sizes.window else _OPENCODE_OUTPUT
+    output = sizes.output or _OPENCODE_OUTPUT
+    if cap is not None and cap < _OPENCODE_OUTPUT + _OPENCODE_THINKING:
+        output = min(output, max(cap * 2 // 3, 1))
+    limit: JsonObject = {"context": sizes.window or 0, "output": output}
+    return {"name": name, **_OPENCODE_ABLE, "reasoning": output // 2 - 1 >= _LEAST_THINKING, "limit": limit}
 
 
 CLIENTS: Mapping[str, Client] = {
@@ -252,7 +263,7 @@ CLIENTS: Mapping[str, Client] = {
             package="@anthropic-ai/claude-code",
             plan=_claude,
             usual="claude-sonnet-5",
-            resumes=("--resume", "ID"),
+            resumes="--resume",
             elsewhere="settings that an administrator manages",
         ),
         Client(
@@ -262,7 +273,7 @@ CLIENTS: Mapping[str, Client] = {
             plan=_codex,
             has_small_model=False,
             usual="gpt-5.1",
-            resumes=("resume", "ID"),
+            resumes="resume",
             hint="codex keeps sessions by provider: those that begin here are listed and resumed by `dragoman launch "
             "codex -- resume` (or `resume ID`), and all others by `codex resume`",
             elsewhere="a session that was begun without launch, or -c model_provider behind --",
@@ -274,7 +285,7 @@ CLIENTS: Mapping[str, Client] = {
             plan=_opencode,
             needs_model=True,
             offers_models=True,
-            resumes=("--session", "ID"),
+            resumes="--session",
             elsewhere="enabled_providers or disabled_providers in opencode.json, or another model chosen in the client",
         ),
     )

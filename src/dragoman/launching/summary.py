@@ -25,6 +25,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     cost_nano_usd: int | None = None
     unpriced_requests: int = 0
     losses: Mapping[str, int] = {}
+    # The session that can be resumed, by the client's own id; "" if none got an answer.
+    session: str = ""
     processes: tuple[str, ...] = ()
 
 

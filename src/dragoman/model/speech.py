@@ -16,6 +16,8 @@ class Sought(Struct, frozen=True, kw_only=True):
     telling: frozenset[str] = frozenset()
     # Tools that begin other agents, and the member of their arguments that holds the prompt.
     spawning: Mapping[str, str] = {}
+    # The member of their arguments that names the type of agent.
+    naming: Mapping[str, str] = {}
 
 
 class Speech(Struct, frozen=True, gc=False):
@@ -42,6 +44,10 @@ class Speech(Struct, frozen=True, gc=False):
     prompts: tuple[str, ...] = ()
     # Ids of sessions that results of spawning tools name.
     tasks: tuple[str, ...] = ()
+    # Types of the agents that the prompts went to, in their order, "" where none is named; () if none is.
+    agents: tuple[str, ...] = ()
+    # Threads that results of spawning tools name, from all of the history, with the type or the name of their agent.
+    named: tuple[tuple[str, str], ...] = ()
 
 
 SILENT = Speech()

@@ -31,6 +31,8 @@ class _Facts(Struct, frozen=True, kw_only=True):
     """What an entry says beside its name and rows. Members of the same name mean what they mean in `Provider`."""
 
     title: str
+    # Other names by which people write its models: `gemini/…` is Google's.
+    aliases: tuple[str, ...] = ()
     # Where address, way of showing the key and variables can be checked.
     source: str
     endpoints: tuple[ListedEndpoint, ...]
@@ -85,6 +87,21 @@ class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def catalogue() -> Mapping[str, Listing]:
     """Every provider that is known by name."""
     return MappingProxyType(read(_FILE.read_text(encoding="utf-8")))
+
+
+def aliased(alias: str) -> tuple[Listing, ...]:
+    """The entries that an alias may mean, the likeliest first: the one that has it, then its twins."""
+    return _aliases().get(alias, ())
+
+
+@cache
+def _aliases() -> Mapping[str, tuple[Listing, ...]]:
+    entries = catalogue().values()
+    return {
+        alias: (entry, *(twin for twin in entries if twin.label == entry.name))
+        for entry in entries
+        for alias in entry.aliases
+    }
 
 
 def read(text: str) -> dict[str, Listing]:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from dragoman.protocols.registry import PROTOCOLS
 from dragoman.rules.abilities import Row
+
+_PROTOCOLS = frozenset(codec.name for codec in PROTOCOLS)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -66,9 +69,23 @@ class Provider(Struct, frozen=True, kw_only=True):
         """The label for abilities and envelopes."""
         return self.label or self.name
 
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """The protocols that it speaks, the preferred one first."""
+        return tuple(endpoint.protocol for endpoint in self.endpoints)
+
     def endpoint_for(self, protocol: str) -> Endpoint:
         """The endpoint of the client's own protocol if there is one, else the preferred one."""
         for endpoint in self.endpoints:
             if endpoint.protocol == protocol:
                 return endpoint
         return self.endpoints[0]
+
+
+def split_protocol(model: str) -> tuple[str, str]:
+    """Model and protocol of `model@protocol`; without a known protocol behind the last `@`, all of it is the model.
+
+    Names of models have an `@` of their own: Vertex writes versions as `claude-opus-4-1@20250805`.
+    """
+    found, _, protocol = model.rpartition("@")
+    return (found, protocol) if protocol in _PROTOCOLS else (model, "")

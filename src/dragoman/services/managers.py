@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from dragoman.config.container import in_container
 from dragoman.errors import DragomanError
 from dragoman.launching.running import search_path
 from dragoman.services.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
@@ -84,10 +85,12 @@ def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
     """Refuse an init system that is there, but not for this user: nothing has been written by then."""
     status, _, said = _run(manager, manager.asked, environ, _QUESTION_SECONDS)
     if status:
-        raise DragomanError(
-            f"{manager.name} does not run for this user: {said or f'status {status}'} (log in without su or sudo; in a "
-            "container or in WSL without systemd start `dragoman serve` itself)"
+        remedy = (
+            "start `dragoman serve` itself"
+            if in_container()
+            else "log in without su or sudo, or start `dragoman serve` itself"
         )
+        raise DragomanError(f"{manager.name} does not run for this user: {said or f'status {status}'} ({remedy})")
 
 
 def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:

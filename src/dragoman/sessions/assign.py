@@ -7,7 +7,7 @@ is no reason for anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ PASSED, FAILED, ANSWERED = 0, 1, 2
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
 # What stands before digests, so that those of different things are never taken for each other.
 _TIP, _CALL, _RESPONSE, _PROMPT, _ASKED, _WINDOW, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
+_ROLE = "a"
 # What others go on from.
 _GROWING = TALKING | {SIDE}
 # Names of threads and sessions that were made up begin so.
@@ -275,6 +276,18 @@ def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
     if not facts.prompts:
         return ()
     return tuple([digest for prompt in facts.prompts for digest in _asked(prompt, spot.session)])
+
+
+def role_of(session: int, prompt: str) -> str:
+    """By which an agent of a session is found whose type only the call that began it names."""
+    return f"{_ROLE}{session}:{prompt}"
+
+
+def labelled(facts: Facts, spot: Spot, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The types of agents that an exchange names, each with the digests by which the agents are found."""
+    for prompt, agent in zip(facts.prompts, facts.agents, strict=False):
+        if agent:
+            yield agent, (role_of(session, prompt), *_asked(prompt, spot.session))
 
 
 def _asked(prompt: str, session: str) -> tuple[str, ...]:

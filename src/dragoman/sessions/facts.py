@@ -49,6 +49,10 @@ class Facts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     asks: str = ""
     prompts: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    # Types of the agents that the prompts went to, in their order, "" where none is named; () if none is.
+    agents: tuple[str, ...] = ()
+    # Threads of agents that the history names, with the type or the name of each.
+    named: tuple[tuple[str, str], ...] = ()
 
 
 NOTHING = Facts()

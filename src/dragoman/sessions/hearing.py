@@ -22,6 +22,8 @@ from dragoman.sessions.rules import (
     SESSION_HEADERS,
 )
 
+# How Codex names the first of its agents, which is the name of none.
+_ROOT = "/root"
 _AGENT, _ORIGINATOR = b"user-agent", b"originator"
 _TURN = b"x-codex-turn-metadata"
 _LONGEST_TURN = 16 * 1024
@@ -147,6 +149,8 @@ def spoken(facts: Facts, speech: Speech) -> Facts:
         asks=speech.asks,
         prompts=speech.prompts,
         tasks=speech.tasks,
+        agents=speech.agents,
+        named=speech.named,
     )
 
 
@@ -197,7 +201,7 @@ def _take_turn(value: bytes, said: dict[str, str]) -> None:
         ("session", turn.session_id),
         ("thread", turn.thread_id),
         ("parent", turn.parent_thread_id),
-        ("agent", turn.agent_name),
+        ("agent", turn.agent_name if turn.agent_name != _ROOT else None),
         ("window", None if turn.window_number is None else str(turn.window_number)),
     ):
         if text:

@@ -92,6 +92,12 @@ SESSION_HEADERS: dict[bytes, frozenset[str]] = {
 }
 
 # Tools that tell a thread from others where nothing else does, and those that begin agents, with the member of their
-# arguments that holds the prompt.
+# arguments that holds the prompt and the one that names the type of agent.
 TELLING_TOOLS = frozenset({"task", "question", "todowrite"})
+NAMING_MEMBERS = {
+    "Agent": "subagent_type",
+    "Task": "subagent_type",
+    "task": "subagent_type",
+    "spawn_agent": "agent_type",
+}
 SPAWNING_TOOLS = {"Agent": "prompt", "Task": "prompt", "task": "prompt", "spawn_agent": "message"}

@@ -38,6 +38,10 @@ _OPEN, _CLOSE = "<system-reminder>", "</system-reminder>"
 _digits = re.compile(r"\d+").sub
 # The two forms by which results name the session of an agent.
 _task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
+# Types of agents are names; what a model writes there otherwise is not kept.
+_is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
+# How a result of Codex names the thread of an agent, and the agent.
+_agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 _NONE: tuple[str, ...] = ()
 
@@ -101,12 +105,18 @@ def speech_in(
     starts: list[int] = []
     calls: list[Told] = []
     results: list[Told] = []
+    # All calls that began agents, and what they gave, by their ids.
+    begun: dict[str, Told] = {}
+    gave: dict[str, Raw | str] = {}
+    spawning = sought.spawning
     messages, first, opened, is_answer = 0, "", 0, False
     for who, text, words, told in turns:
         if who == ASKS:
             messages += 1
             if told:
                 results += told
+                if begun:
+                    gave.update((call_id, content) for call_id, _, content in told if call_id in begun)
             if not first and words:
                 first, opened = words, len(said)
             if text:
@@ -120,13 +130,14 @@ def speech_in(
                 calls, results = [], []
             if told:
                 calls += told
+                begun.update((call[0], call) for call in told if call[1] in spawning)
             if text:
                 said.append(text)
         elif not said:
             # Those that come after the first word are the client's, and change nothing.
             instructions += words
     opening = tip = asks = call = ""
-    before = prompts = tasks = _NONE
+    before = prompts = tasks = agents = _NONE
     key = sought.key
     if first:
         opening, tip, before = _digests(key, instructions[:_HEAD], said, opened + 1, starts)
@@ -137,7 +148,7 @@ def speech_in(
             call = digest(key, "call", calls[0][0])
             spawned = _spawned(calls, sought.spawning)
             if spawned:
-                prompts = _prompts(spawned, sought)
+                prompts, agents = _prompts(spawned, sought)
                 tasks = _tasks_in(results[:_MOST], {call_id for call_id, _, _ in spawned})
     return Speech(
         len(instructions),
@@ -156,6 +167,8 @@ def speech_in(
         call,
         prompts,
         tasks,
+        agents,
+        _named(begun, gave, sought) if gave else (),
     )
 
 
@@ -195,15 +208,32 @@ def _spawned(calls: list[Told], spawning: Mapping[str, str]) -> list[Told]:
     return [call for call in calls if call[1] in spawning][:_MOST]
 
 
-def _prompts(spawned: list[Told], sought: Sought) -> tuple[str, ...]:
-    given = [_prompt(arguments, sought.spawning[tool]) for _, tool, arguments in spawned]
-    return tuple([digest(sought.key, "prompt", prompt.strip()) for prompt in given if prompt])
+def _prompts(spawned: list[Told], sought: Sought) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Digests of the prompts that calls gave to agents, and the types of these agents."""
+    given = [_members(arguments, sought.spawning[tool], sought.naming.get(tool, "")) for _, tool, arguments in spawned]
+    prompts = tuple([digest(sought.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
+    agents = tuple([agent if _is_agent(agent) else "" for prompt, agent in given if prompt])
+    return prompts, agents if any(agents) else _NONE
 
 
-def _prompt(arguments: Raw | str, member: str) -> str:
-    """The prompt in the arguments of a call; "" if there is none."""
+def _named(begun: Mapping[str, Told], gave: Mapping[str, Raw | str], sought: Sought) -> tuple[tuple[str, str], ...]:
+    """The threads that the latest of these results name, each with the type of its agent, else with its name."""
+    found: list[tuple[str, str]] = []
+    for call_id, content in list(gave.items())[-_MOST:]:
+        match = _agent((content if isinstance(content, str) else text_in(content))[:_FIRST])
+        if match is not None:
+            _, tool, arguments = begun[call_id]
+            agent = _members(arguments, sought.spawning[tool], sought.naming.get(tool, ""))[1]
+            found.append((match[1], agent if _is_agent(agent) else match[2] or ""))
+    return tuple([(thread, label) for thread, label in found if label])
+
+
+def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
+    """The prompt and the type of agent in the arguments of a call; "" for what is not there."""
     found = peeked(arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS)
-    return text_in(found[member]) if found is not None and member in found else ""
+    if found is None:
+        return "", ""
+    return text_in(found[prompt]) if prompt in found else "", text_in(found[agent]) if agent in found else ""
 
 
 def _tasks_in(results: list[Told], calls: set[str]) -> tuple[str, ...]:

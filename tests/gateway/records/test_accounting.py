@@ -30,7 +30,7 @@ from dragoman.gateway.records.logs import Log
 from dragoman.store.account_tables import open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
-from tests.gateway.says import PAIRS, question, streams, tells
+from tests.gateway.says import PAIRS, log_lines, question, streams, tells
 from tests.waiting import LIMIT, wait_until
 
 Row = dict[str, object]
@@ -177,6 +177,21 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
         assert recorded.strangers == 3
     found = [(row["key"], row["status"], row["outcome"]) for row in rows(tmp_path)]
     assert found == [("", 401, "refused"), ("", 401, "refused"), ("key0", 404, "refused")]
+
+
+def test_calls_of_our_own_commands_have_no_row_and_no_line(tmp_path: Path) -> None:
+    given = {"authorization": "Bearer sk-alice-0123456789"}
+    own = ("/names", "/names?name=echo/text", "/status", "/launches/one", "/metrics", "/", "/readyz")
+    with accounted(tmp_path, answers, None, "sk-alice-0123456789") as house:
+        for path in own:
+            assert house.get(path, **given).status == 200, path
+        assert house.post("/route?model=chat/served", question(CHAT, CHAT), **given).status == 200
+        assert log_lines(house) == []
+        assert house.get("/names").status == 401
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT), **given).status == 200
+        # Of one that is refused there is a line.
+        assert [line["path"] for line in log_lines(house)] == ["/names", "/chat/completions"]
+    assert [row["path"] for row in rows(tmp_path)] == ["/chat/completions"]
 
 
 def test_what_never_became_a_request_has_a_row_of_where_it_was_to_go(tmp_path: Path) -> None:

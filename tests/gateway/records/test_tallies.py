@@ -9,6 +9,7 @@ from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.records.tallies import MOST, MOST_OF_A_KEY, Tallies, Tally, Told, launch_name, summed
 from dragoman.model.response import Usage
+from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 
 RECORD = Record(
@@ -35,6 +36,17 @@ def test_calls_tokens_failures_and_losses_are_counted() -> None:
         replace(RECORD, status=499, failure="cancelled"),
     )
     assert told == Tally(requests=5, calls=4, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
+
+
+def test_the_session_is_that_of_the_last_main_thread_that_got_an_answer() -> None:
+    def of(session: str, kind: str = "main") -> Record:
+        return replace(RECORD, facts=Facts(session=session, said_class=kind))
+
+    assert tally_of(of("first"), of("second")).session == "second"
+    failed = replace(of("failed"), status=502, failure="overloaded")
+    others = of("agent", "subagent"), of("title", "utility"), failed, RECORD
+    assert tally_of(of("first"), *others, of("-rf"), of("two words"), of("x" * 200)).session == "first"
+    assert tally_of(*others).session == ""
 
 
 def test_pitfall_557_money_is_added_up_and_what_has_no_price_is_counted() -> None:
@@ -91,3 +103,12 @@ def test_processes_are_told_apart_and_summed() -> None:
     processes, whole = summed([one.told("me", "one"), other.told("me", "one")])
     assert len(set(processes)) == 2
     assert (whole.calls, whole.losses) == (3, {"sampling": 3})
+
+
+def test_of_all_processes_the_latest_session_counts() -> None:
+    one, other = Tallies(), Tallies()
+    main = Facts(session="late", said_class="main")
+    one.count(replace(RECORD, time=2.0, facts=main))
+    other.count(replace(RECORD, time=1.0, facts=replace(main, session="early")))
+    for told in ([one, other], [other, one]):
+        assert summed(tallies.told("me", "one") for tallies in told)[1].session == "late"

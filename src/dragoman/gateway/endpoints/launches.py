@@ -21,5 +21,6 @@ def told_of(name: str, told: Sequence[Told]) -> JsonObject:
         "cost_nano_usd": tally.cost,
         "unpriced_requests": tally.unpriced,
         "losses": {**tally.losses},
+        "session": tally.session,
         "processes": [*processes],
     }

@@ -1,4 +1,6 @@
-"""Names: `GET /names` tells every name with all that is known of it, to whoever may use the gateway.
+"""Names: `GET /names` lists every name with all that is known of it, for each client that may use the gateway.
+
+It is a page of the gateway's own, for `dragoman launch`, `env` and `models`: no record and no line of the log is made.
 
 `?match=` chooses among them, by a pattern or a part of the name. `?name=`, once or more, asks for these alone, and only
 their providers are asked for their lists.
@@ -11,11 +13,10 @@ from urllib.parse import parse_qs
 import msgspec
 
 from dragoman.errors import ClientError
-from dragoman.gateway.exchange.reply_parts import JSON, id_header
+from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.name_table import ask_for, look_up, search
 from dragoman.gateway.provider_lists import ask_providers, models_of
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.server import Request
 
@@ -25,14 +26,13 @@ _MOST_NAMES = 200
 _BYTES = 5000
 
 
-async def tell_names(service: Service, request: Request, account: Account) -> None:
-    """Answer `GET /names`."""
+async def tell_names(service: Service, request: Request, protocol: str, key: str) -> None:
+    """Answer `GET /names`; `key` is the name of the gateway key that asks."""
     try:
         asked = parse_qs(request.query, max_num_fields=_MOST_NAMES)
     except ValueError:
         raise ClientError(400, f"no more than {_MOST_NAMES} names can be asked for at once") from None
     names, match = asked.get("name", []), "".join(asked.get("match", [])[:1])
-    protocol = account.record.dialect
     providers = service.settings.callable.values()
     if names:
         await ask_for(service, protocol, names)
@@ -45,7 +45,5 @@ async def tell_names(service: Service, request: Request, account: Account) -> No
         found = look_up(service, protocol, names) if names else search(service, protocol, match)
         return msgspec.json.encode({"names": found})
 
-    body = await beside_loop(told, size * _BYTES, account.record.key)
-    account.settle(status=200)
-    headers = [JSON, id_header(protocol, account.record.id), *service.guard.greeting(request)]
-    request.respond(200, headers, body)
+    body = await beside_loop(told, size * _BYTES, key)
+    request.respond(200, [JSON, *service.guard.greeting(request)], body)

@@ -15,6 +15,7 @@ Whatever came from outside is written so that it cannot end a line, move a curso
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 
@@ -108,9 +109,12 @@ class LogColumns:
         line = _Line(self._screen.colours)
         line.add("", _clock(), _DIM)
         line.add(" ", f"{level:5}", _LEVELS.get(level, ""))
-        line.add(" ", message)
-        for name, value in fields.items():
-            line.add(" ", f"{name}={quoted(str(value))}")
+        text = " ".join([message, *(f"{name}={quoted(str(value))}" for name, value in fields.items())])
+        width = self._screen.columns()
+        room = _NO_LIMIT if width is None else max(width - line.cells - 1, _INDENT)
+        # What stands below begins where the message does.
+        below = "\n" + " " * (line.cells + 1)
+        line.add(" ", below.join(textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)))
         return line.text() if self._screen.unicode else _ascii(line.text())
 
     def _add_numbers(self, line: _Line, record: Record, width: int, wide: bool) -> None:

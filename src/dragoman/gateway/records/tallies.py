@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from dragoman.gateway.records.record import Record
 from dragoman.mint import random_token
+from dragoman.sessions.classes import MAIN, class_of
 
 HEADER = b"x-dragoman-launch"
 MOST_OF_A_KEY = 100
@@ -23,6 +24,8 @@ _MOST_TOKENS = 1 << 40
 _CALLS = frozenset({"/messages", "/chat/completions", "/responses", "/responses/compact"})
 _LEFT = "cancelled"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
+# Ids that people can copy into a command: UUIDs, `ses_…`.
+_is_session = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}").fullmatch
 
 
 def is_launch_name(text: str) -> bool:
@@ -52,6 +55,9 @@ class Tally(Struct, kw_only=True):
     unpriced: int = 0
     # How often each feature was lost, by its name.
     losses: dict[str, int] = field(default_factory=dict)
+    # The session of the last main thread that got an answer, by the client's own id, and when that was.
+    session: str = ""
+    session_time: float = 0.0
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
@@ -69,6 +75,9 @@ class Tally(Struct, kw_only=True):
             self.unpriced += bool(record.money.unpriced)
         for loss in record.losses:
             self.losses[loss["feature"]] = self.losses.get(loss["feature"], 0) + 1
+        session = record.facts.session
+        if _is_session(session) and record.status < 400 and not record.failure and class_of(record.facts).kind == MAIN:
+            self.session, self.session_time = session, record.time
 
 
 class Told(Struct, frozen=True):
@@ -132,4 +141,6 @@ def summed(told: Iterable[Told]) -> tuple[list[str], Tally]:
         whole.unpriced += tally.unpriced
         for name, count in tally.losses.items():
             whole.losses[name] = whole.losses.get(name, 0) + count
+        if tally.session_time > whole.session_time:
+            whole.session, whole.session_time = tally.session, tally.session_time
     return sorted(processes), whole
