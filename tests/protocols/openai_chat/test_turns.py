@@ -220,7 +220,7 @@ REPEATED = {"call_0": ["call_0", "call_0_2", "call_0_3"], "functions.f:0": [f"fu
 )
 def test_an_id_of_an_earlier_turn_is_sent_once(model: str, upstream: str, call_id: str) -> None:
     turn = (assistant(call(call_id=call_id)), user(result(call_id=call_id)))
-    sent: list[list[object]] = []
+    sent: list[object] = []
     for turns in range(1, 4):
         body, ledger, _ = written(said(*turn * turns), target(model, upstream))
         ids = [dig(body, "messages", 2 * at, "tool_calls", 0, "id") for at in range(turns)]
