@@ -107,6 +107,54 @@ def test_item_18_a_pause_is_resumed_in_whatever_form_it_comes(client: str, forms
     assert (b"data: [DONE]" in told.body) is asked
 
 
+# A full response under each content type, and a stream under those of other things.
+FORMS = ("full", "full as events", "full as text", "stream", "stream as json", "stream as text")
+LABELS = {"events": "text/event-stream", "text": "text/plain", "json": "application/json"}
+
+
+def in_form(form: str, content: list[Object], stop: str) -> Reply:
+    """What the provider sends, in a form and under a content type."""
+    kind, _, label = form.partition(" as ")
+    reply = whole(message(content, stop)) if kind == "full" else stream(events(content, stop))
+    return replace(reply, headers=(("content-type", LABELS[label]),)) if label else reply
+
+
+def assert_continued(client: str, asked: Object, paused: str, continued: str) -> None:
+    """The provider is called twice, and the client gets one complete response of both."""
+    replies = [in_form(paused, FIRST, "pause_turn"), in_form(continued, LAST, "end_turn")]
+    with running(replies) as house:
+        told = house.post(PATHS[client], asked)
+        assert len(house.provider.received) == 2
+    assert told.status == 200, told.body
+    assert b"Let me look." in told.body
+    assert b"Found it." in told.body
+    assert b'"finish_reason":"length"' not in told.body
+    assert b'"status":"incomplete"' not in told.body
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["full response", "stream"])
+@pytest.mark.parametrize("continued", FORMS)
+@pytest.mark.parametrize("paused", FORMS)
+def test_a_pause_is_continued_whatever_its_content_type_names(paused: str, continued: str, asked: bool) -> None:
+    for client in (CHAT, RESPONSES):
+        assert_continued(client, {**ASKED[client], "stream": asked}, paused, continued)
+
+
+@pytest.mark.parametrize("form", ["full", "full as events", "full as text"])
+@pytest.mark.parametrize("client", [CHAT, RESPONSES])
+def test_a_full_response_that_paused_is_continued_whatever_tools_were_declared(client: str, form: str) -> None:
+    asked = {name: value for name, value in ASKED[client].items() if name not in ("tools", "web_search_options")}
+    assert_continued(client, {**asked, "stream": True}, form, "stream")
+
+
+@pytest.mark.parametrize("form", ["full as events", "stream"])
+def test_a_pause_is_continued_where_the_conversation_declared_the_tool(form: str) -> None:
+    declared: Object = {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]}
+    question: Object = {"role": "user", "content": "look"}
+    asked: Object = {"model": "messages/claude-opus-5", "input": [declared, question], "stream": True}
+    assert_continued(RESPONSES, asked, form, "stream")
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_item_18_a_pause_that_comes_whole_is_told_to_its_own_client_as_it_is(streamed: bool) -> None:
     asked = {"model": "messages/claude-opus-5", "max_tokens": 9, "messages": [{"role": "user", "content": "look"}]}

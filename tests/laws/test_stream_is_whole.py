@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.events import OrderCheck
+from dragoman.model.events import Failed, OrderCheck
+from dragoman.model.failure import Failure
 from dragoman.model.folding import fold, unfold
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -19,6 +20,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 from dragoman.wire.json import decode_object
+from tests.laws.error_shapes import ERROR_SHAPES, ErrorShape
 from tests.laws.journey import STEADY, asked, bare, counting, events_of, parsed, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.shapes import as_list, as_object, as_text
@@ -261,3 +263,37 @@ def test_what_a_client_accumulates_is_the_whole_conversion(provider: str, client
 def test_lies_do_not_change_what_a_client_accumulates(provider: str, client: str, data: st.DataObject) -> None:
     told = data.draw(streams(provider, lying=True))
     check_client(told, client)
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ERROR_SHAPES, ids=str)
+def test_an_error_is_read_alike_full_and_streamed(shape: ErrorShape) -> None:
+    codec = codec_of(shape.protocol)
+    full = codec.decode_response(parsed(shape.full), bare(codec), Ledger())
+    assert isinstance(full, Failure)
+    assert (full.kind, full.message) == (shape.kind, shape.words)
+    for stream in (shape.stream, shape.stream_after_text):
+        ended = events_of(shape.protocol, stream)[-1]
+        assert isinstance(ended, Failed)
+        assert ended.failure == full
+
+
+@pytest.mark.parametrize(
+    ("shape", "client"),
+    [(shape, client) for provider, client in PAIRS for shape in ERROR_SHAPES if shape.protocol == provider],
+    ids=str,
+)
+def test_an_error_reaches_a_client_alike_full_and_streamed(shape: ErrorShape, client: str) -> None:
+    request = asked(client, shape.protocol)
+    full = translate_response(shape.full, source=shape.protocol, target=client, request=request, mint=STEADY)
+    assert full.failed
+    assert shape.words in full.body.decode()
+    collected = StreamPipeline(source=shape.protocol, target=client, request=request, mint=STEADY, collect=True)
+    body = collected.feed(shape.stream) + collected.close()
+    assert (collected.status, decode_object(body)) == (full.status, decode_object(full.body))
+    streamed = translated_stream(shape.protocol, client, shape.stream_after_text, request, STEADY)
+    assert shape.words in streamed.decode()
+    code = as_object(decode_object(full.body)["error"]).get("code")
+    assert code is None or f'"code":"{as_text(code)}"' in streamed.decode()

@@ -127,6 +127,33 @@ CASES: dict[str, tuple[list[Message], list[str], list[str]]] = {
         ["assistant: call(1) call(1_3) call(1_2)", "results: result(1=ok) result(1_3=ok) result(1_2=ok)"],
         ["call_id"],
     ),
+    "an id of a later turn does not change that of an earlier one": (
+        [assistant(call("1")), user(result("1"))] * 2 + [assistant(call("1_2")), user(result("1_2"))],
+        [
+            "assistant: call(1)",
+            "results: result(1=ok)",
+            "assistant: call(1_2)",
+            "results: result(1_2=ok)",
+            "assistant: call(1_2_2)",
+            "results: result(1_2_2=ok)",
+        ],
+        ["call_id", "call_id"],
+    ),
+    "Kimi's ids are counted on": (
+        [
+            assistant(call("functions.f:0"), call("functions.f:1")),
+            user(result("functions.f:0"), result("functions.f:1")),
+            assistant(call("functions.f:0")),
+            user(result("functions.f:0")),
+        ],
+        [
+            "assistant: call(functions.f:0) call(functions.f:1)",
+            "results: result(functions.f:0=ok) result(functions.f:1=ok)",
+            "assistant: call(functions.f:2)",
+            "results: result(functions.f:2=ok)",
+        ],
+        ["call_id"],
+    ),
     "empty text goes, and an assistant message left empty with it": (
         [user(text("a")), assistant(text("")), user(text(""))],
         ["user: a", "user:"],

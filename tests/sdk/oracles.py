@@ -93,33 +93,24 @@ def check_request(protocol: str, body: Mapping[str, object], headers: Mapping[st
         return _judge(f"{protocol} request", found)
     if protocol == CHAT:
         return _judge(f"{protocol} request", _left(faults(CompletionCreateParams, body, models=False), allowed))
-    found = faults(ResponseCreateParams, _completed(body), models=False)
+    found = faults(ResponseCreateParams, _without_audio(body), models=False)
     return _judge(f"{protocol} request", _left(found, allowed))
 
 
-def _completed(body: Mapping[str, object]) -> Mapping[str, object]:
-    """A Responses body in the one place where its types cannot be met as they stand, made to meet them.
-
-    Only the output form of a message holds a refusal or citations, and it demands an id and a status; but a message
-    that this provider did not mint has none to give (T11), and the service takes it without. Plain text has the easy
-    form, a string, and gets no such help. Audio has a type of its own that no union of contents lists.
-    """
+def _without_audio(body: Mapping[str, object]) -> Mapping[str, object]:
+    """A Responses body without audio, which has a type of its own that no union of contents lists."""
     items = body.get("input")
     if not isinstance(items, list):
         return body
-    return {**body, "input": [_completed_item(item) if isinstance(item, dict) else item for item in items]}
+    return {**body, "input": [_item_without_audio(item) if isinstance(item, dict) else item for item in items]}
 
 
-def _completed_item(item: dict[str, object]) -> dict[str, object]:
+def _item_without_audio(item: dict[str, object]) -> dict[str, object]:
     content = item.get("content")
-    if not isinstance(content, list):
+    if not isinstance(content, list) or item.get("role") == "assistant":
         return item
-    if item.get("role") != "assistant":
-        kept = [part for part in content if faults(ResponseInputAudioParam, part)]
-        return item if len(kept) == len(content) else {**item, "content": kept}
-    if all(part.get("type") == "output_text" and not part.get("annotations") for part in content):
-        return item
-    return {"id": "msg_1", "status": "completed", **item}
+    kept = [part for part in content if faults(ResponseInputAudioParam, part)]
+    return item if len(kept) == len(content) else {**item, "content": kept}
 
 
 _ANSWERS: dict[str, type[BaseModel]] = {MESSAGES: Message, CHAT: ChatCompletion, RESPONSES: Response}

@@ -62,12 +62,12 @@ def test_an_event_with_too_many_values_is_refused(target: str, way: str, monkeyp
     monkeypatch.setattr("dragoman.streaming.source.MAX_EVENT_VALUES", 1000)
     answer = whole_answer(CHAT, "stop") if way == "full" else chat_chunks({"content": "Hello."}, finish="stop")[0]
 
-    def outcome(values: int, reader: StreamTranslator) -> bytes:
+    def outcome(values: int, reader: StreamPipeline) -> bytes:
         data = json.dumps({**answer, "more": [0] * values, "text": "," * 2000}).encode()
         out = reader.feed(data if way == "full" else b"data: " + data + (b"\n\n" if way == "ended" else b"\n"))
         return out + reader.call_ended() + reader.close()
 
-    few, many = (StreamTranslator(source=CHAT, target=target) for _ in range(2))
+    few, many = (StreamPipeline(source=CHAT, target=target) for _ in range(2))
     # Commas in a text are no values.
     assert b"values" not in outcome(900, few)
     assert b"at most 1000 values" in outcome(1001, many)

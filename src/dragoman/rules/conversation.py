@@ -7,6 +7,7 @@ calls (T3), empty text (T7). A request that stays in its own protocol is never a
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -62,15 +63,10 @@ def arrange(
     *,
     blank_is_empty: bool = False,
     restore: Restore | None = None,
-    unique_ids: bool = True,
 ) -> list[Turn]:
-    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages).
-
-    `unique_ids` tells calls of different turns apart; without it only those of one turn, for servers that count the ids
-    of every turn from the start again and want them back so (N2).
-    """
+    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages)."""
     turns = _collect(messages, ledger, blank_is_empty, restore)
-    return _pair(turns, ledger, unique_ids)
+    return _pair(turns, ledger)
 
 
 # Members of enumerations by name cost a look-up each time; the loops below run for every part of a request.
@@ -210,9 +206,9 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
     return "".join(pieces)
 
 
-def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
+def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     paired: list[Turn] = []
-    ids = _Ids(turns)
+    ids = _Ids()
     position, count = 0, len(turns)
     while position < count:
         turn = turns[position]
@@ -223,8 +219,6 @@ def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
         paired.append(turn)
         if not turn.pairs:
             continue
-        if not unique_ids:
-            ids.forget()
         start = position
         while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1
@@ -238,34 +232,39 @@ def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
 
 
 class _Ids:
-    """The ids of calls so far; one that stood before gets a suffix that no call of the conversation has (N2)."""
+    """The ids of calls so far; a call whose id stood before gets one that no earlier call has (N2).
 
-    __slots__ = ("_fresh", "_taken", "_turns", "seen")
+    Later turns do not count, so that a call keeps its id while the conversation grows: every change of the history
+    costs the provider's prefix cache.
+    """
 
-    def __init__(self, turns: list[Turn]) -> None:
-        self._turns = turns
-        self._taken: set[str] | None = None
-        self._fresh: set[str] = set()
-        self.seen: dict[str, int] = {}
+    __slots__ = ("_next", "seen")
 
-    def forget(self) -> None:
-        """Begin anew with the next turn; what is taken in the whole conversation is not looked for again."""
-        if self.seen:
-            self.seen, self._fresh = {}, set()
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        # By the beginning of an id, the number that is tried next, so that no number is tried twice.
+        self._next: dict[str, int] = {}
 
-    def unique(self, call_id: str) -> str:
-        """The id under which the next call of this id is told."""
-        uses = self.seen.get(call_id, 0) + 1
-        self.seen[call_id] = uses
-        if uses == 1:
-            return call_id
-        if self._taken is None:
-            self._taken = {part.call_id for turn in self._turns for part in turn.parts if isinstance(part, ToolCall)}
-        while (fresh := f"{call_id}_{uses}") in self._taken or fresh in self._fresh:
-            uses += 1
-        self.seen[call_id] = uses
-        self._fresh.add(fresh)
+    def unique(self, call_id: str, turn: set[str]) -> str:
+        """The id under which the next call of this id is sent; `turn` has the ids of all calls of its turn."""
+        if call_id in self.seen:
+            call_id = self._fresh(call_id, turn)
+        self.seen.add(call_id)
+        return call_id
+
+    def _fresh(self, call_id: str, turn: set[str]) -> str:
+        counted = _is_counted(call_id)
+        stem, number = (counted[1], int(counted[2]) + 1) if counted is not None else (f"{call_id}_", 2)
+        number = max(number, self._next.get(stem, 0))
+        while (fresh := f"{stem}{number}") in self.seen or fresh in turn:
+            number += 1
+        self._next[stem] = number + 1
         return fresh
+
+
+# Kimi's models fail on ids of any other form; hosts of theirs count from 0 in every turn, where the vendor counts on:
+# https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
+_is_counted = re.compile(r"(functions\..+:)(\d{1,9})", re.DOTALL | re.ASCII).fullmatch
 
 
 def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
@@ -286,9 +285,9 @@ def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | N
                 return None
             fresh.append(call.call_id)
     # An id that stood before has to be told apart.
-    if len(fresh) != len(results) or len(set(fresh)) != len(fresh) or not ids.seen.keys().isdisjoint(fresh):
+    if len(fresh) != len(results) or len(set(fresh)) != len(fresh) or not ids.seen.isdisjoint(fresh):
         return None
-    ids.seen.update(dict.fromkeys(fresh, 1))
+    ids.seen.update(fresh)
     return Turn(_RESULTS_TURN, results, places, None, True)
 
 
@@ -342,11 +341,12 @@ def _in_order(
 ) -> list[Part]:
     """One result for each call; a call without one is answered as interrupted (T3)."""
     parts: list[Part] = []
+    of_turn = {part.call_id for part in turn.parts if isinstance(part, ToolCall)}
     for index, result, place in zip(calls, found, places, strict=True):
         call = turn.parts[index]
         if not isinstance(call, ToolCall):
             continue
-        call_id = ids.unique(call.call_id)
+        call_id = ids.unique(call.call_id, of_turn)
         if call_id != call.call_id:
             note = f"this id stood before and is now {call_id}"
             ledger.approximated(Feature.CALL_ID, (*turn.places[index], "call_id"), note)

@@ -55,8 +55,12 @@ class Lane(Protocol):
 
 
 def may_pause(asked: Asked) -> bool:
-    """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole."""
-    return any(not isinstance(tool, FunctionTool | TextTool) for tool in asked.request.tools)
+    """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole.
+
+    The conversation may declare a tool as well (T9).
+    """
+    request = asked.request
+    return any(not isinstance(tool, FunctionTool | TextTool) for tool in (*request.tools, *request.updates.tools))
 
 
 class Translation:

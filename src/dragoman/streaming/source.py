@@ -64,6 +64,7 @@ class Source:
         "failure",
         "first_call",
         "limit",
+        "new_pauses",
         "opening",
         "over",
         "pauses",
@@ -95,6 +96,8 @@ class Source:
         self._feed = self.decoder.feed
         self._stops = StopStage(stops) if stops else None
         self.pauses: PauseStage | None = None
+        # Makes the stage for a full response, whose pause costs nothing to watch for, whatever tools were declared.
+        self.new_pauses: Callable[[], PauseStage] | None = None
         self.over = False
         self.spoken = self.answered = False
         # Whether content came since somebody last looked.
@@ -153,6 +156,8 @@ class Source:
         if whole is None or self._told is None:
             return []
         self._streams = True
+        if self.pauses is None and self.new_pauses is not None:
+            self.pauses = self.new_pauses()
         try:
             _check_values(bytes(whole))
             return self._noted(self._told(bytes(whole)))

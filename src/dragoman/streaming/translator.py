@@ -76,8 +76,10 @@ class StreamPipeline:
         # What is relayed stays as it came, whatever it is.
         whole = None if relayed else partial(_told_whole, outer, asked, read)
         self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole, cleaned)
-        if resumes and outer.resume_request is not None and not relayed and may_pause(asked):
-            self._source.pauses = PauseStage(outer.name, resumes)
+        if resumes and outer.resume_request is not None and not relayed:
+            new_pauses = self._source.new_pauses = partial(PauseStage, outer.name, resumes)
+            if may_pause(asked):
+                self._source.pauses = new_pauses()
         self._lane: Lane
         if collect:
             self._lane = Collection(inner, outer, asked, minted, self._ledger)

@@ -226,15 +226,26 @@ def test_item_10_a_servers_ids_come_back_as_it_said_them(call_id: str, upstream:
     assert losses(ledger) == set()
 
 
-def test_item_10_ids_that_are_counted_anew_in_every_turn_come_back_so() -> None:
-    turn = (assistant(call(call_id="functions.f:0")), user(result(call_id="functions.f:0")))
-    request = said(*turn, *turn)
-    body, ledger, _ = written(request, target("moonshot-v1", "moonshot"))
-    assert [dig(body, "messages", at, "tool_calls", 0, "id") for at in (0, 2)] == ["functions.f:0"] * 2
-    assert [dig(body, "messages", at, "tool_call_id") for at in (1, 3)] == ["functions.f:0"] * 2
-    assert losses(ledger) == set()
-    strict, _, _ = written(request, target("gpt-4o", "openai"))
-    assert dig(strict, "messages", 2, "tool_calls", 0, "id") == "functions.f:0_2"
+REPEATED = {"call_0": ["call_0", "call_0_2", "call_0_3"], "functions.f:0": [f"functions.f:{n}" for n in range(3)]}
+
+
+@pytest.mark.parametrize("call_id", REPEATED)
+@pytest.mark.parametrize(
+    ("model", "upstream"), [("m", ""), ("moonshot-v1", "moonshot"), ("m", "ollama"), ("gpt-4o", "openai")]
+)
+def test_an_id_of_an_earlier_turn_is_sent_once(model: str, upstream: str, call_id: str) -> None:
+    turn = (assistant(call(call_id=call_id)), user(result(call_id=call_id)))
+    sent: list[object] = []
+    for turns in range(1, 4):
+        body, ledger, _ = written(said(*turn * turns), target(model, upstream))
+        ids = [dig(body, "messages", 2 * at, "tool_calls", 0, "id") for at in range(turns)]
+        assert ids == [dig(body, "messages", 2 * at + 1, "tool_call_id") for at in range(turns)]
+        assert losses(ledger) == {
+            ("approximated", "call_id", f"messages[{2 * at}].parts[0].call_id") for at in range(1, turns)
+        }
+        sent.append(ids)
+    # A call keeps its id while the conversation grows.
+    assert sent == [REPEATED[call_id][:turns] for turns in range(1, 4)]
 
 
 def test_custom_calls_of_history_are_wrapped_or_native() -> None:

@@ -8,8 +8,11 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import HostedCall, HostedKind, HostedResult, Seal, WebSource
 from dragoman.protocols.openai_responses import NAME
 from dragoman.protocols.openai_responses.hosted import decode_hosted, encode_hosted
+from dragoman.translate import translate_request, translate_response
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode_object
 
+MESSAGES = "anthropic-messages"
 SOURCE: JsonObject = {"type": "url", "url": "https://a.example"}
 
 
@@ -100,3 +103,44 @@ def test_another_providers_calls_are_told_as_items(
     call: HostedCall, result: HostedResult | None, members: JsonObject
 ) -> None:
     assert encode_hosted(call, result) == members
+
+
+ACTIONS: list[JsonObject] = [
+    {"type": "search", "query": "q", "sources": [SOURCE]},
+    {"type": "search", "query": "q", "queries": ["q", "r"], "sources": [SOURCE]},
+    {"type": "open_page", "url": "https://a.example"},
+    {"type": "find_in_page", "url": "https://a.example", "pattern": "x"},
+]
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: str(action["type"]))
+def test_an_action_comes_back_from_a_messages_client_as_it_was(action: JsonObject) -> None:
+    item: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    answer: JsonObject = {
+        "id": "resp_1",
+        "object": "response",
+        "model": "gpt-5",
+        "status": "completed",
+        "output": [item],
+    }
+    question: JsonObject = {
+        "model": "gpt-5",
+        "max_tokens": 64,
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+        "messages": [{"role": "user", "content": "?"}],
+    }
+    asked = translate_request(question, source=MESSAGES, target=NAME)
+    told = decode_object(
+        translate_response({**answer, "output": [item]}, source=NAME, target=MESSAGES, request=asked).body
+    )
+    blocks = told["content"]
+    assert isinstance(blocks, list) and isinstance(blocks[0], dict)
+    given = blocks[0]["input"]
+    assert isinstance(given, dict) and given["query"]
+    history: JsonObject = {
+        **question,
+        "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": blocks}],
+    }
+    again = decode_object(translate_request(history, source=MESSAGES, target=NAME).body)["input"]
+    assert isinstance(again, list) and isinstance(again[1], dict)
+    assert again[1]["action"] == action

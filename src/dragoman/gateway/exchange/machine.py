@@ -91,7 +91,6 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.exchange.stream_moves import StreamMoves
 from dragoman.gateway.exchange.whole_moves import WholeMoves
-from dragoman.streaming import StreamPipeline
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
 _HEARING, _GATHERING, _CONTENT = State.HEARING, State.GATHERING, Told.CONTENT
@@ -147,10 +146,7 @@ class Machine(WholeMoves, StreamMoves):
             self._wait(State.READING_ON, ReadWhole())
         else:
             # What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in.
-            source, limit = attempt.target.endpoint.protocol, self._service.settings.limits.event
-            attempt.hear(
-                StreamPipeline(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
-            )
+            attempt.hear(self._native_collector())
             self._wait(State.CONTINUING, self._collecting([], 0))
 
     def _collecting(self, told: list[bytes], size: int) -> Collect:

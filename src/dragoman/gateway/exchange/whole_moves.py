@@ -197,13 +197,23 @@ class WholeMoves(RequestMoves):
         self._work(State.READING_ON, event.value, self.attempt.translator.close, paid=True)
 
     def _read_on(self, event: Done) -> None:
-        attempt = self.attempt
-        assert isinstance(event.value, bytes)
+        attempt, raw = self.attempt, event.value
+        assert isinstance(raw, bytes)
         if attempt.is_heard and (failure := attempt.translator.failure) is not None:
             self._unsaid(failure)
             return
-        attempt.raw = event.value
+        if raw.lstrip().startswith(_EVENTS):
+            # An event stream whose content type names something else, as `_gathered` reads it.
+            attempt.hear(self._native_collector())
+            self._work(State.READING_ON, len(raw), _collected, attempt.translator, raw, paid=True)
+            return
+        attempt.raw = raw
         self._translate()
+
+    def _native_collector(self) -> StreamPipeline:
+        """What collects the stream that continues a full response, as a full response of the provider's protocol."""
+        source, limit = self.attempt.target.endpoint.protocol, self._service.settings.limits.event
+        return StreamPipeline(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
 
 
 def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderRequest, mint: Mint) -> TranslatedResponse:
@@ -219,6 +229,11 @@ def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderReques
         )
     except DragomanError:
         raise BadAnswer(_UNREADABLE) from None
+
+
+def _collected(translator: StreamPipeline, raw: bytes) -> bytes:
+    """The full response of a stream of which all bytes are here."""
+    return translator.feed(raw) + _closed(translator)
 
 
 def _closed(translator: StreamPipeline) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from msgspec import Raw
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Place
@@ -36,6 +38,7 @@ from dragoman.rules.blanks import with_blanks
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.unwrap import wrap_input
+from dragoman.wire.json import decode_object
 
 CITED_TEXT_LIMIT = 150
 # A citation is told in so many blocks at most if its span is cut by those of others.
@@ -52,7 +55,8 @@ class Answering:
         self.asked = asked
         self.ledger = ledger
         # Whether the client declared a web search.
-        self.searches = any(isinstance(tool, WebSearchTool) for tool in asked.request.tools)
+        tools = (*asked.request.tools, *asked.request.updates.tools)
+        self.searches = any(isinstance(tool, WebSearchTool) for tool in tools)
         self.listing: dict[str, str] = {}
 
 
@@ -247,7 +251,7 @@ def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObje
             "type": "server_tool_use",
             "id": hosted_id(part.call_id, "srvtoolu_"),
             "name": "web_search",
-            "input": arguments.to_object(part.arguments)[0],
+            "input": _search_input(part, at, answering.ledger),
         }
     if part.kind is HostedKind.MCP:
         answering.ledger.approximated(Feature.MCP, at, "another provider's call to a tool server")
@@ -258,6 +262,22 @@ def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObje
         return None
     answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
     return None
+
+
+def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObject:
+    """The input of a search, which always has a `query` here; other members let the call go back as it was.
+
+    Other providers also open a page, or look for a text in it, as calls of their search.
+    """
+    written = arguments.to_object(part.arguments)[0]
+    asked = decode_object(bytes(written)) if isinstance(written, Raw) else written
+    if isinstance(asked.get("query"), str):
+        return written
+    page, pattern = asked.get("url"), asked.get("pattern")
+    words = [word for word in (page, pattern) if isinstance(word, str)]
+    note = "a page that was read is shown as a search for its address" if words else "a search without a query"
+    ledger.approximated(Feature.WEB_SEARCH, at, note)
+    return {**asked, "query": " ".join(words)}
 
 
 def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonObject | None:

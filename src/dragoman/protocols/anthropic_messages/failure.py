@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.rules.ends import broken_off
 from dragoman.rules.failures import STATUS_KINDS, Report, error_body, error_of, kind_by_words, report_of, silent
 from dragoman.rules.instants import format_instant, parse_instant
 from dragoman.rules.overflow import anthropic_overflow_message
@@ -65,6 +66,17 @@ def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
 def failure_in_body(body: JsonObject) -> Failure:
     """Read an error that came as a success or inside a stream (O2)."""
     return _read(body, None)
+
+
+def is_error(body: JsonObject) -> bool:
+    """Whether a full response, or the message that begins a stream, is an error: there is one and no content (O2)."""
+    return body.get("type") == "error" or (body.get("error") is not None and not body.get("content"))
+
+
+def broken_failure(word: str | None, error: JsonValue) -> Failure | None:
+    """The failure of a response whose stop reason means that it broke off, in the words of the error beside it."""
+    broken = broken_off(word)
+    return broken if broken is None or not error else failure_in_body({"error": error})
 
 
 def _read(body: JsonObject, status: int | None) -> Failure:

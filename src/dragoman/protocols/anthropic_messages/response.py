@@ -22,7 +22,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.answers import encode_answer_parts
-from dragoman.protocols.anthropic_messages.failure import failure_in_body
+from dragoman.protocols.anthropic_messages.failure import broken_failure, failure_in_body, is_error
 from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block, encode_blocks
 from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STOP_WORDS
@@ -30,7 +30,7 @@ from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_hom
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
 from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, said, settled
+from dragoman.rules.ends import at_cap, has_open_call, is_known, reason_of, said, settled
 from dragoman.rules.extras import drop_choices, drop_extras
 from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.labels import label
@@ -46,7 +46,7 @@ _TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopR
 
 def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """Read a whole answer; an error inside a success is a failure (O2)."""
-    if body.get("type") == "error" or (body.get("error") is not None and "content" not in body):
+    if is_error(body):
         return failure_in_body(body)
     usual = _usual(body)
     if usual is not None:
@@ -54,7 +54,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields = Fields(body)
     fields.optional_text("type")
     fields.optional_text("role")
-    broken = broken_off(fields.optional_text("stop_reason"))
+    broken = broken_failure(fields.optional_text("stop_reason"), body.get("error"))
     if broken is not None:
         return broken
     counted: Usage | None = None

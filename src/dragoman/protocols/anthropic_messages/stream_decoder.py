@@ -21,13 +21,13 @@ from msgspec import DecodeError
 from msgspec.json import Decoder
 
 from dragoman.errors import WireError
-from dragoman.model.events import Ended, Event, Failed, Heartbeat, Started, Stopped, UsageReported
+from dragoman.model.events import Ended, Event, Failed, Heartbeat, PartStarted, Started, Stopped, UsageReported
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
-from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
+from dragoman.protocols.anthropic_messages.failure import broken_failure, error_object, failure_in_body, is_error
 from dragoman.protocols.anthropic_messages.response import make_stop
 from dragoman.protocols.anthropic_messages.stream_blocks import (
     DELTA_MEMBERS,
@@ -41,7 +41,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.rules.ends import at_cap, broken_off, said, settled
+from dragoman.rules.ends import at_cap, said, settled
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
 from dragoman.rules.unknowns import part_place
@@ -86,6 +86,8 @@ class MessagesStreamDecoder:
         self._held: dict[int, JsonObject] = {}
         self._held_order: deque[int] = deque()
         self._whole_stop: Fields | None = None
+        # The error beside a stop reason that means a failure.
+        self._error: JsonValue = None
         self._spoken = False
 
     def feed(self, frame: Frame) -> list[Event]:
@@ -159,6 +161,9 @@ class MessagesStreamDecoder:
             # Said again before anything else it is a repetition; later another answer begins where this one broke off.
             return self._fail("another message began inside the stream") if self._spoken else []
         self._fresh = False
+        if is_error(message.value):
+            return self._read_error(message.value)
+        self._error = message.value.get("error")
         content = message.value.get("content")
         blocks = content if type(content) is list else ()
         self._held = {number: block for number, block in enumerate(blocks) if type(block) is dict}
@@ -280,8 +285,10 @@ class MessagesStreamDecoder:
         fields = Fields(event)
         delta = fields.optional_fields("delta")
         self._unknowns.members(event, _EVENT)
+        self._error = event.get("error") or self._error
         if delta is not None:
             self._unknowns.members(delta.value, _STOP)
+            self._error = delta.value.get("error") or self._error
         if delta is not None and (self._stop is None or said(delta.optional_text("stop_reason"))):
             self._stop = delta
         counts = self._remember_usage(fields)
@@ -297,7 +304,9 @@ class MessagesStreamDecoder:
         self._halves.close()
         told = self._stop if self._stop is not None and said(self._stop.optional_text("stop_reason")) else None
         told = told or self._whole_stop or self._stop or Fields({})
-        broken = broken_off(told.optional_text("stop_reason"))
+        broken = broken_failure(told.optional_text("stop_reason"), self._error)
+        if self._error and not any(isinstance(event, PartStarted) for event in events) and not self._spoken:
+            broken = failure_in_body({"error": self._error})
         if broken is not None:
             self._finish()
             return [*events, Failed(broken)]

@@ -107,7 +107,7 @@ class _Writer:
         if self._abilities.refuses:
             self._leave_out()
         drop_message_extras(request.messages, ledger)
-        turns = arrange(request.messages, ledger, unique_ids=self._target.abilities.call_ids != "any")
+        turns = arrange(request.messages, ledger)
         messages = TurnEncoder(self._target, tools.table, ledger).encode(request.instructions, turns, self._closing)
         body["messages"] = told_apart(messages, ledger) if self._abilities.results_apart else messages
         if request.extras is not None:

@@ -8,6 +8,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
+from dragoman.rules.nested import TOLD
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 
@@ -22,14 +23,16 @@ def failure_in(body: JsonObject) -> Failure | None:
     if body.get("error"):
         return openai_failure(body, None)
     choices = body.get("choices")
+    if body.get("object") == "error" or (choices is None and any(body.get(name) for name in TOLD)):
+        # An error without an envelope: older versions of vLLM, and servers that answer in FastAPI's words.
+        return openai_failure(body, None)
     first = choices[0] if isinstance(choices, list) and choices else None
     return failure_of(first) if isinstance(first, dict) else None
 
 
 def failure_of(choice: JsonObject) -> Failure | None:
     """The failure that a choice tells: OpenRouter puts that of its provider there."""
-    error = choice.get("error")
-    return openai_failure(choice, None) if error and isinstance(error, dict) else None
+    return openai_failure(choice, None) if choice.get("error") else None
 
 
 def encode_failure(failure: Failure, request_id: str | None = None) -> tuple[int, JsonObject]:

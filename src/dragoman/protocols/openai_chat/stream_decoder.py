@@ -198,7 +198,7 @@ class ChatStreamDecoder:
             if chunk:
                 raise WireError("", "object", kind_of(chunk))
             return
-        if chunk.get("error"):
+        if chunk.get("error") or not chunk.get("choices"):
             failure = failure_in(chunk)
             if failure is not None:
                 self._fail(failure, events)

@@ -43,6 +43,7 @@ from dragoman.rules.ids import RESPONSES, call_id
 from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+from dragoman.wire.json import encode_text
 
 # Members of enumerations by name cost a look-up each time.
 _TEXT, _JSON = InputForm.TEXT, InputForm.JSON
@@ -75,6 +76,8 @@ class AssistantWriter:
         self._call: tuple[HostedCall, Place] | None = None
         self._exact = False
         self._start = 0
+        # How often an id was made of each seed.
+        self._seeds: dict[str, int] = {}
 
     def write(self, turn: Turn) -> None:
         """Add the items of one turn."""
@@ -155,10 +158,13 @@ class AssistantWriter:
             self._emit({"type": MESSAGE, "role": "assistant", "content": text["text"]})
             return
         if self._content:
-            item: JsonObject = {"type": MESSAGE, "role": "assistant", "content": self._content}
-            if self._message_id is not None:
-                item["id"] = self._message_id
-                item["status"] = COMPLETED
+            item: JsonObject = {
+                "id": self._message_id or self._item_id(MESSAGE, encode_text(self._content)),
+                "type": MESSAGE,
+                "role": "assistant",
+                "status": COMPLETED,
+                "content": self._content,
+            }
             self._content = []
             self._emit({**item, **self._message_extras})
         self._message_id = None
@@ -235,11 +241,18 @@ class AssistantWriter:
         if call.extras is None or call.extras.origin != NAME:
             note = "told as a call of this provider's own tool"
             self._ledger.approximated(hosted.FEATURES[call.kind], at, note)
-            # These items demand an id, which is the same whenever the history is sent again.
-            kind = hosted.ITEM_TYPES[call.kind]
-            digest = sha256(call.call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-            item = {"id": ID_PREFIXES[kind] + digest, **item}
+            item = {"id": self._item_id(hosted.ITEM_TYPES[call.kind], call.call_id), **item}
         self._emit(item)
+
+    def _item_id(self, kind: str, seed: str) -> str:
+        """The id of an item whose type demands one, though this provider minted none.
+
+        It is the same whenever the history is sent again, and another one for a second item of the same seed: the
+        service refuses an id that stands twice.
+        """
+        uses = self._seeds[seed] = self._seeds.get(seed, 0) + 1
+        seed = seed if uses == 1 else f"{seed}:{uses}"
+        return ID_PREFIXES[kind] + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
     # Reasoning, compaction, and what only its own protocol knows.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.protocols.openai_responses.shapes import ERROR, RESPONSE_FAILED
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.protocols.openai_responses.shapes import ERROR, FAILED, RESPONSE_FAILED
 from dragoman.rules import overflow
 from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
+from dragoman.rules.nested import line_of
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE, frame
 
@@ -22,6 +23,44 @@ def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
 def failure_of(error: JsonObject) -> Failure:
     """The failure that an error object inside a successful answer tells (O2)."""
     return openai_failure(error, None)
+
+
+def has_failed(response: JsonObject, event: JsonObject | None = None) -> bool:
+    """Whether a response failed: its status says so, or an error stands in it or beside it in its event."""
+    beside = event.get("error") if event is not None else None
+    return response.get("status") == FAILED or _is_told(response.get("error")) or _is_told(beside)
+
+
+def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure:
+    """The failure of a response that failed, full or as the terminal event of a stream.
+
+    The error stands in the response, beside it in the event, or its members stand flat in either; it is an object, a
+    bare string or a list. If there are two errors, the second is read as the cause of the first.
+    """
+    holders = (response,) if event is None else (response, event)
+    errors = [holder.get("error") for holder in holders] + [_flat(holder) for holder in reversed(holders)]
+    told = [_as_object(error) for error in errors if _is_told(error)]
+    if not told:
+        return failure_of({"message": "the response failed"})
+    first, *others = told
+    cause = next((error for error in others if error != first), None)
+    return failure_of(first if cause is None else {"cause": cause, **first})
+
+
+def _is_told(error: JsonValue) -> bool:
+    """Whether a member `error` says anything: some servers always send one, with empty members."""
+    if isinstance(error, dict):
+        return any(error.values())
+    return bool(error.strip() if isinstance(error, str) else error)
+
+
+def _as_object(error: JsonValue) -> JsonObject:
+    return error if isinstance(error, dict) else {"message": line_of(error)}
+
+
+def _flat(holder: JsonObject) -> JsonObject:
+    """The members of an error that stand where the error itself should."""
+    return {name: holder[name] for name in ("code", "message", "param") if holder.get(name)}
 
 
 def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:

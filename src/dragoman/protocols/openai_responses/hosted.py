@@ -49,14 +49,13 @@ def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pai
     item_id = item.optional_text("id")
     action = item.optional_fields("action") or Fields({}, (item.path, "action"))
     asked: JsonObject = {}
-    query = action.optional_text("query") or next(iter(action.texts("queries")), None)
-    for key, value in (
-        ("query", query),
-        ("url", action.optional_text("url")),
-        ("pattern", action.optional_text("pattern")),
-    ):
+    queries, page = action.texts("queries"), action.optional_text("url")
+    query = action.optional_text("query") or next(iter(queries), None)
+    for key, value in (("query", query), ("url", page), ("pattern", action.optional_text("pattern"))):
         if value is not None:
             asked[key] = value
+    if len(queries) > 1:
+        asked["queries"] = [*queries]
     sources = tuple(
         [
             WebSource(
@@ -67,6 +66,10 @@ def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pai
             for source in action.each("sources")
         ]
     )
+    if page and not sources:
+        # What `open_page` and `find_in_page` read.
+        seal = Seal(origin=NAME, kind="web", body={"type": "url", "url": page}, model=model, upstream=upstream)
+        sources = (WebSource(url=page, title="", seal=seal),)
     kind = HostedKind.WEB_SEARCH
     return (
         HostedCall(
@@ -226,16 +229,17 @@ def _mcp_error(text: str | None) -> JsonObject:
 def _search_action(call: HostedCall, result: HostedResult | None) -> JsonObject:
     asked = _arguments(call)
     query, url, pattern = asked.get("query"), asked.get("url"), asked.get("pattern")
-    if query is None and isinstance(url, str):
+    if isinstance(url, str):
+        # Clients of other protocols send the `query` back that was made for them.
         if isinstance(pattern, str):
             return {"type": "find_in_page", "url": url, "pattern": pattern}
         return {"type": "open_page", "url": url}
     sources = result.sources if result is not None else ()
-    return {
-        "type": "search",
-        "query": query if isinstance(query, str) else "",
-        "sources": [{"type": "url", "url": source.url} for source in sources],
-    }
+    action: JsonObject = {"type": "search", "query": query if isinstance(query, str) else ""}
+    if isinstance(queries := asked.get("queries"), list):
+        action["queries"] = [one for one in queries if isinstance(one, str)]
+    action["sources"] = [{"type": "url", "url": source.url} for source in sources]
+    return action
 
 
 def _arguments(call: HostedCall) -> JsonObject:

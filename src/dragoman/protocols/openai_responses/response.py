@@ -23,7 +23,7 @@ from dragoman.model.parts import (
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses import hosted
-from dragoman.protocols.openai_responses.failure import failure_of
+from dragoman.protocols.openai_responses.failure import failure_in, has_failed
 from dragoman.protocols.openai_responses.output import (
     ItemBuilder,
     OutputReader,
@@ -41,7 +41,6 @@ from dragoman.protocols.openai_responses.parts import encode_annotations
 from dragoman.protocols.openai_responses.response_object import TIERS, finish, response_object
 from dragoman.protocols.openai_responses.shapes import (
     CONTENT_FILTER,
-    FAILED,
     FUNCTION_CALL,
     INCOMPLETE,
     MAX_OUTPUT_TOKENS,
@@ -75,11 +74,9 @@ _REASONS = {
 def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """Read a whole answer, or the failure it is (O2)."""
     fields = Fields(body)
-    error = body.get("error")
     status = fields.optional_text("status")
-    if error or status == FAILED:
-        told: JsonObject = {"message": error if isinstance(error, str) else "the response failed"}
-        return failure_of(error if isinstance(error, dict) and error else told)
+    if has_failed(body):
+        return failure_in(body)
     if status == CANCELLED:
         return cancelled()
     nothing_left = status == INCOMPLETE and body.get("output") is None

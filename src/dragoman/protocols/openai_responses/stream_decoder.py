@@ -18,7 +18,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Refusal
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_responses.failure import failed_frames, failure_of
+from dragoman.protocols.openai_responses.failure import failed_frames, failure_in, failure_of, has_failed
 from dragoman.protocols.openai_responses.open_call import OpenCall
 from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem
 from dragoman.protocols.openai_responses.open_items import OpenItems
@@ -28,7 +28,6 @@ from dragoman.protocols.openai_responses.response import CANCELLED, cancelled, d
 from dragoman.protocols.openai_responses.shapes import (
     CUSTOM_CALL,
     EVENT_MEMBERS,
-    FAILED,
     FUNCTION_CALL,
     INCOMPLETE,
     MESSAGE,
@@ -172,7 +171,7 @@ class StreamDecoder:
         response = event.get("response")
         if type(response) is not dict:
             response = {}
-        if response.get("status") == FAILED:
+        if has_failed(response, event):
             # Whatever the event is called, the answer says that it failed.
             self._failed(event)
             return
@@ -210,9 +209,11 @@ class StreamDecoder:
         response = event.get("response")
         if type(response) is not dict:
             response = {}
-        error = response.get("error")
-        failure = failure_of(error if type(error) is dict else {"message": "the response failed"})
-        self._fail(failure, self._counted(response))
+        self._fail(failure_in(response, event), self._counted(response))
+
+    def _cancelled(self, event: JsonObject) -> None:
+        del event
+        self._fail(cancelled())
 
     def _error(self, event: JsonObject) -> None:
         nested = event.get("error")
@@ -245,7 +246,7 @@ _is_known = EVENT_MEMBERS.issuperset
 _RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}
 
 # How a stream fails: what these say is the failure's.
-_FAILURES = ("response.failed", "error")
+_FAILURES = ("response.failed", "error", "response.error")
 
 _Grow: TypeAlias = Callable[..., None]
 
@@ -280,4 +281,7 @@ _HANDLERS: dict[str, Callable[[StreamDecoder, JsonObject], None]] = {
     "response.incomplete": StreamDecoder._terminal,
     "response.failed": StreamDecoder._failed,
     "error": StreamDecoder._error,
+    # Names that no schema has, and servers use: without them the stream would end without its reason.
+    "response.error": StreamDecoder._error,
+    "response.cancelled": StreamDecoder._cancelled,
 }
