@@ -152,7 +152,7 @@ class App:
                 await self._aside(service, request, api_path, account, key)
         except asyncio.CancelledError:
             # The client went away, or the gateway is shutting down under it.
-            if service.draining:
+            if service.draining and not request.gone:
                 request.closes = True
                 self._give_up(service, request, account, ClientError(503, _STOPPING), failure="shutdown")
             else:

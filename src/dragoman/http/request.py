@@ -122,6 +122,11 @@ class Request:
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
 
+    @property
+    def gone(self) -> bool:
+        """Whether the client has disconnected."""
+        return self._channel.gone
+
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
         return self.table.get(name)

@@ -57,7 +57,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
             await stay(service, asking, asked_for, looked, target)
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size, name)
-    detached = DetachedClient()
+    detached = DetachedClient(behalf=request)
     client_request = replace(asking, api_path=api_path_of("/v1/responses"), target=target)
     # What is told comes of the summary, and only then it is settled.
     its_own = Account(account.record, service.clock, _unsettled)
