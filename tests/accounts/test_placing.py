@@ -257,6 +257,46 @@ def test_pitfall_509_a_resumed_session_is_linked_to_the_one_that_it_continues(at
     assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
 
 
+def test_a_resumed_session_is_linked_though_the_one_that_it_continues_is_placed_later(at: Desk) -> None:
+    """With two workers, the journal of the resumed session may be moved first."""
+    history = [user("go"), call("c1"), result("c1")]
+    resumed = at.place(claude([*history, assistant("done"), user("and now?")], session=OTHER_SESSION))
+    old = at.place(claude([user("go")]))
+    assert at.session(resumed).origin == old.session
+    assert at.place(claude(history)) == old
+    assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
+    assert (at.session(old).origin, at.session(old).link) == (0, "")
+
+
+def test_a_resumed_session_that_is_placed_first_is_linked_to_one_that_was_begun_before(at: Desk) -> None:
+    old = at.place(claude([user("other")]))
+    resumed = at.place(claude([user("go"), assistant("done"), user("and now?")], session=OTHER_SESSION))
+    assert at.place(claude([user("go")])) == old
+    assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
+
+
+def test_a_fork_that_is_placed_before_where_it_leaves_is_linked(at: Desk) -> None:
+    forked = at.place(claude([user("go"), assistant("another"), user("elsewhere")], session=OTHER_SESSION))
+    at.place(claude([user("go"), assistant("one way"), user("on")]), time=NOON * 2)
+    old = at.place(claude([user("go")]), time=NOON)
+    assert (at.session(forked).origin, at.session(forked).link) == (old.session, "fork")
+
+
+def test_sessions_of_other_keys_are_not_linked_though_they_are_placed_later(at: Desk) -> None:
+    history = [user("go"), assistant("done"), user("and now?")]
+    resumed = at.place(claude(history, session=OTHER_SESSION))
+    at.place(claude([user("go")]), key="thief")
+    assert at.session(resumed).origin == 0
+
+
+def test_an_agents_session_that_is_placed_after_its_parent_named_it_is_linked(at: Desk) -> None:
+    told = [user("go"), called("c1", "task", prompt="x"), output("c1", "task_id: ses_child")]
+    parent = at.place(older_opencode(told, session="ses_main"))
+    child = at.place(older_opencode([user("x")], session="ses_child"))
+    assert (at.session(child).origin, at.session(child).link) == (parent.session, "subagent")
+    assert (at.thread(child).parent, at.thread(child).rule) == (parent.thread, "task id")
+
+
 def test_pitfall_510_a_fork_is_linked_to_where_it_leaves(at: Desk) -> None:
     begun = [user("go"), call("c1"), result("c1")]
     at.place(claude([user("go")]))
@@ -464,9 +504,9 @@ def test_tasks_that_name_each_other_make_no_cycle(at: Desk) -> None:
 
     first, second = told("ses_a", "ses_b"), told("ses_b", "ses_a")
     told("ses_a", "ses_b")
-    assert at.session(first).origin == second.session
-    assert at.session(second).origin == 0
-    assert at.thread(second).parent == 0
+    assert at.session(second).origin == first.session
+    assert at.session(first).origin == 0
+    assert at.thread(first).parent == 0
 
 
 # Nothing said
