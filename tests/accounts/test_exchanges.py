@@ -215,7 +215,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
     with closing(open_account_tables(":memory:")) as tables:
         fill(tables, [(made, Placed())])
         told = as_json(find(tables, made.id))
-    for each in (told, *dig_objects(told, "attempts")):
+    for each in (dict[str, object](told), *dig_objects(told, "attempts")):
         assert (each["cost_nano_usd"], each["said_cost_nano_usd"]) == (None, 7)
         cost = dict(dig_object(each, "cost"))
         assert cost.pop("unpriced") == ["model"] and set(cost.values()) == {None}

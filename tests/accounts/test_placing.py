@@ -614,3 +614,42 @@ def test_what_is_drained_together_is_placed_as_one_by_one() -> None:
         rows = "SELECT * FROM threads", "SELECT * FROM sessions", "SELECT * FROM tips"
         for sql in rows:
             assert one.tables.connection.execute(sql).fetchall() == other.tables.connection.execute(sql).fetchall()
+
+
+# aider puts the files before each question, examples before all of them, and the end of its instructions behind.
+EXAMPLES = [
+    user("Change get_factorial() to use math.factorial"),
+    assistant("get_factorial.py ..."),
+    user("I switched to a new code base. Please don't consider the above files or try to edit them any longer."),
+    assistant("Ok."),
+]
+RULES = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format."
+
+
+def aider(done: list[JsonObject], question: str, *, files: str, examples: bool = True, behind: bool = True) -> Asked:
+    """A question as aider 0.86.2 sends it."""
+    inserted = [
+        user(f"Here are summaries of some files present in my git repository.\n{files}"),
+        assistant("Ok, I won't try and edit those files without asking first."),
+    ]
+    files_now = [
+        user(f"I have *added these files to the chat* so you can go ahead and edit them.\n{files}"),
+        assistant("Ok, any changes I propose will be to those files."),
+    ]
+    asked = f"{question}\n\n{RULES}" if behind else question
+    instructions: JsonObject = {"role": "system", "content": f"Act as an expert software developer.\n{RULES}"}
+    return plain([instructions, *(EXAMPLES if examples else []), *inserted, *done, *files_now, user(asked)])
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["reminded", "not reminded"])
+@pytest.mark.parametrize("examples", [True, False], ids=["with examples", "without"])
+def test_the_questions_of_aider_are_one_thread(at: Desk, examples: bool, behind: bool) -> None:
+    first = at.place(aider([], "What is it?", files="old", examples=examples, behind=behind))
+    done = [user("What is it?"), assistant("A note.")]
+    second = at.place(aider(done, "And why?", files="new", examples=examples, behind=behind))
+    done += [user("And why?"), assistant("For fun."), user("I updated the files."), assistant("Ok.")]
+    third = at.place(aider(done, "Thank you.", files="newer", examples=examples, behind=behind))
+    other = at.place(aider([], "Another thing.", files="old", examples=examples, behind=behind))
+    assert first == second == third
+    assert other.session != first.session
+    assert at.session(other).origin == 0

@@ -12,9 +12,11 @@ from dragoman.model.speech import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
-from dragoman.sessions.rules import SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import INSERTIONS, SPAWNING_TOOLS, TELLING_TOOLS
 
-SOUGHT = Sought(key=b"a secret of thirty-two letters..", telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS)
+SOUGHT = Sought(
+    key=b"a secret of thirty-two letters..", telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS, insertions=INSERTIONS
+)
 SESSION = "5a2b0c1e-7d4f-4a3b-9c8d-000000000001"
 CLAUDE_AGENT = "claude-cli/2.1.325 (external, cli)"
 CODEX_AGENT = "codex_exec/0.166.0 (Linux 6.1; x86_64) unknown"

@@ -201,7 +201,7 @@ def _check_relayed(service: Service, request: Request, api_path: ApiPath, accoun
         asked = f"{request.method} {shown(api_path.rest)}"
         words = f"{asked} is not relayed here; server.relayed_paths opens it if it should be"
         # Whoever could open it reads the log.
-        account.note(why=words)
+        account.note(why=words, at_door=True)
         raise ClientError(403, words)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")

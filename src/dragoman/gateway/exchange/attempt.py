@@ -99,6 +99,8 @@ class Missed(Struct, frozen=True, kw_only=True):
     broke: bool = False
     # Whether to ask again within seconds, anybody, can only fail again.
     lasting: bool = False
+    # The sentence by which the gateway itself refused the request, as it is recorded; "" if a provider failed.
+    refusal: str = ""
 
 
 class _Answer(Struct, eq=False, kw_only=True):

@@ -18,7 +18,7 @@ from dragoman.sessions.assign import spot_of
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
-from dragoman.sessions.rules import SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import INSERTIONS, SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
 from dragoman.wire.history import digest, is_crowded
 
@@ -80,7 +80,9 @@ class Listener:
         if found is None:
             if len(self._sought) >= _MOST_KEYS:
                 self._sought.clear()
-            found = Sought(key=key_of(self._secret, key), telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS)
+            found = Sought(
+                key=key_of(self._secret, key), telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS, insertions=INSERTIONS
+            )
             self._sought[key] = found
         return found
 
