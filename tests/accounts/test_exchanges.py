@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens
 from dragoman.accounts.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
 from dragoman.accounts.ids import new_id
+from dragoman.accounts.placing import Placed
 from dragoman.accounts.secret import key_of, secret_in
 from dragoman.errors import DragomanError
 from dragoman.sessions.assign import answer_of
@@ -19,8 +20,10 @@ from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import Wanted
 from dragoman.wire.history import digest
+from tests.accounts.filled import fill
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
+from tests.sdk.digging import dig_object, dig_objects
 
 SECOND = 1_000_000
 TOKENS = Tokens(100, 60, 10, 4, 21, 5, 1)
@@ -205,7 +208,19 @@ def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: A
 def test_what_nobody_said_is_null_and_no_number(tables: AccountTables) -> None:
     told = as_json(find(tables, entry(2).id))
     assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
-    assert told["unpriced"] is True
+    assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
+
+
+def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
+    money = Money(unpriced=("model",), said=7)
+    made = replace(entry(1, money=money), calls=(Call("chat", "served", "openai-chat", money=money),))
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, [(made, Placed())])
+        told = as_json(find(tables, made.id))
+    for each in (dict[str, object](told), *dig_objects(told, "attempts")):
+        assert (each["cost_nano_usd"], each["said_cost_nano_usd"]) == (None, 7)
+        cost = dict(dig_object(each, "cost"))
+        assert cost.pop("unpriced") == ["model"] and set(cost.values()) == {None}
 
 
 def test_pitfall_571_speed_leaves_out_what_passed_before_the_first_content(tables: AccountTables) -> None:

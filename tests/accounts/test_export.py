@@ -29,6 +29,7 @@ from dragoman.store.exports import Exports
 from dragoman.store.records import COLUMNS
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import NOON, entry
+from tests.sdk.digging import dig
 
 EVER = 1 << 60
 
@@ -95,8 +96,30 @@ def test_what_nobody_knows_is_null_and_not_0() -> None:
         fill(tables, [(entry(1, tokens=None, money=None), Placed())])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
     assert (told["input_tokens"], told["fresh_tokens"], told["thinking_tokens"]) == (None, None, None)
-    assert told["unpriced"] is True
+    assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
     assert told["session"] is None
+
+
+def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() -> None:
+    parts = [
+        Money(unpriced=("model",)),
+        Money(input=5, unpriced=("search",)),
+        Money(said=7, unpriced=("model",)),
+        Money(),
+    ]
+    made_of = [(Call("chat", "served", "openai-chat", money=money),) for money in parts]
+    made = [replace(entry(number, money=money), calls=made_of[number]) for number, money in enumerate(parts)]
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, [(each, Placed()) for each in made])
+        lines = list(exchanges(Exports(tables.connection), 0, EVER))
+        row = csv_names().index("cost_nano_usd")
+        text = b"".join(as_csv(csv_names(), iter(lines))).decode()
+    assert [line["cost_nano_usd"] for line in lines] == [None, 5, None, 0]
+    assert [cells[row] for cells in csv.reader(io.StringIO(text))] == ["cost_nano_usd", "", "5", "", "0"]
+    money = [dig(line, "details", "money") for line in lines]
+    assert money[0] == dig(lines[0], "details", "calls", 0, "money") == {"unpriced": ["model"]}
+    assert money[2] == {"unpriced": ["model"], "said": 7}
+    assert isinstance(money[1], dict) and money[1]["input"] == 5
 
 
 def test_lines_of_json_and_of_csv_say_the_same() -> None:

@@ -276,6 +276,46 @@ def test_pitfall_509_a_resumed_session_is_linked_to_the_one_that_it_continues(at
     assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
 
 
+def test_a_resumed_session_is_linked_though_the_one_that_it_continues_is_placed_later(at: Desk) -> None:
+    """With two workers, the journal of the resumed session may be moved first."""
+    history = [user("go"), call("c1"), result("c1")]
+    resumed = at.place(claude([*history, assistant("done"), user("and now?")], session=OTHER_SESSION))
+    old = at.place(claude([user("go")]))
+    assert at.session(resumed).origin == old.session
+    assert at.place(claude(history)) == old
+    assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
+    assert (at.session(old).origin, at.session(old).link) == (0, "")
+
+
+def test_a_resumed_session_that_is_placed_first_is_linked_to_one_that_was_begun_before(at: Desk) -> None:
+    old = at.place(claude([user("other")]))
+    resumed = at.place(claude([user("go"), assistant("done"), user("and now?")], session=OTHER_SESSION))
+    assert at.place(claude([user("go")])) == old
+    assert (at.session(resumed).origin, at.session(resumed).link) == (old.session, "continues")
+
+
+def test_a_fork_that_is_placed_before_where_it_leaves_is_linked(at: Desk) -> None:
+    forked = at.place(claude([user("go"), assistant("another"), user("elsewhere")], session=OTHER_SESSION))
+    at.place(claude([user("go"), assistant("one way"), user("on")]), time=NOON * 2)
+    old = at.place(claude([user("go")]), time=NOON)
+    assert (at.session(forked).origin, at.session(forked).link) == (old.session, "fork")
+
+
+def test_sessions_of_other_keys_are_not_linked_though_they_are_placed_later(at: Desk) -> None:
+    history = [user("go"), assistant("done"), user("and now?")]
+    resumed = at.place(claude(history, session=OTHER_SESSION))
+    at.place(claude([user("go")]), key="thief")
+    assert at.session(resumed).origin == 0
+
+
+def test_an_agents_session_that_is_placed_after_its_parent_named_it_is_linked(at: Desk) -> None:
+    told = [user("go"), called("c1", "task", prompt="x"), output("c1", "task_id: ses_child")]
+    parent = at.place(older_opencode(told, session="ses_main"))
+    child = at.place(older_opencode([user("x")], session="ses_child"))
+    assert (at.session(child).origin, at.session(child).link) == (parent.session, "subagent")
+    assert (at.thread(child).parent, at.thread(child).rule) == (parent.thread, "task id")
+
+
 def test_pitfall_510_a_fork_is_linked_to_where_it_leaves(at: Desk) -> None:
     begun = [user("go"), call("c1"), result("c1")]
     at.place(claude([user("go")]))
@@ -493,9 +533,9 @@ def test_tasks_that_name_each_other_make_no_cycle(at: Desk) -> None:
 
     first, second = told("ses_a", "ses_b"), told("ses_b", "ses_a")
     told("ses_a", "ses_b")
-    assert at.session(first).origin == second.session
-    assert at.session(second).origin == 0
-    assert at.thread(second).parent == 0
+    assert at.session(second).origin == first.session
+    assert at.session(first).origin == 0
+    assert at.thread(first).parent == 0
 
 
 # Nothing said
@@ -603,3 +643,42 @@ def test_what_is_drained_together_is_placed_as_one_by_one() -> None:
         rows = "SELECT * FROM threads", "SELECT * FROM sessions", "SELECT * FROM tips"
         for sql in rows:
             assert one.tables.connection.execute(sql).fetchall() == other.tables.connection.execute(sql).fetchall()
+
+
+# aider puts the files before each question, examples before all of them, and the end of its instructions behind.
+EXAMPLES = [
+    user("Change get_factorial() to use math.factorial"),
+    assistant("get_factorial.py ..."),
+    user("I switched to a new code base. Please don't consider the above files or try to edit them any longer."),
+    assistant("Ok."),
+]
+RULES = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format."
+
+
+def aider(done: list[JsonObject], question: str, *, files: str, examples: bool = True, behind: bool = True) -> Asked:
+    """A question as aider 0.86.2 sends it."""
+    inserted = [
+        user(f"Here are summaries of some files present in my git repository.\n{files}"),
+        assistant("Ok, I won't try and edit those files without asking first."),
+    ]
+    files_now = [
+        user(f"I have *added these files to the chat* so you can go ahead and edit them.\n{files}"),
+        assistant("Ok, any changes I propose will be to those files."),
+    ]
+    asked = f"{question}\n\n{RULES}" if behind else question
+    instructions: JsonObject = {"role": "system", "content": f"Act as an expert software developer.\n{RULES}"}
+    return plain([instructions, *(EXAMPLES if examples else []), *inserted, *done, *files_now, user(asked)])
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["reminded", "not reminded"])
+@pytest.mark.parametrize("examples", [True, False], ids=["with examples", "without"])
+def test_the_questions_of_aider_are_one_thread(at: Desk, examples: bool, behind: bool) -> None:
+    first = at.place(aider([], "What is it?", files="old", examples=examples, behind=behind))
+    done = [user("What is it?"), assistant("A note.")]
+    second = at.place(aider(done, "And why?", files="new", examples=examples, behind=behind))
+    done += [user("And why?"), assistant("For fun."), user("I updated the files."), assistant("Ok.")]
+    third = at.place(aider(done, "Thank you.", files="newer", examples=examples, behind=behind))
+    other = at.place(aider([], "Another thing.", files="old", examples=examples, behind=behind))
+    assert first == second == third
+    assert other.session != first.session
+    assert at.session(other).origin == 0

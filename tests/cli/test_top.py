@@ -71,6 +71,8 @@ def test_programs_get_one_object(tmp_path: Path) -> None:
     told = json.loads(out)
     assert (status, told["open"], told["seconds"], told["total"]["requests"]) == (0, 0, 60, 3)
     assert {row["state"] for row in told["rows"]} == {"waiting", "tools", "failed"}
+    assert told["total"]["took_microseconds"] > told["total"]["first_microseconds"] > 0
+    assert told["total"]["first_requests"] > 0
     assert sum(row["cost_nano_usd"] for row in told["rows"]) == told["total"]["cost_nano_usd"]
     assert out.strip().isprintable()
 

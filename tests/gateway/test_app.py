@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ from tests.gateway.harness import (
     CHAT,
     MESSAGES,
     PATHS,
+    PATIENCE,
     PROTOCOLS,
     RESPONSES,
     Answer,
@@ -33,6 +35,7 @@ from tests.gateway.harness import (
 )
 from tests.gateway.says import failure_of, log_lines, message_of, question, tells, text_of
 from tests.sdk.digging import dig_objects, dig_text
+from tests.waiting import wait_until
 
 BARE = {MESSAGES: "/messages", CHAT: "/chat/completions", RESPONSES: "/responses"}
 # People paste base URLs in every form, and SDKs add their own path to it.
@@ -372,6 +375,26 @@ def test_what_breaks_after_its_beginning_did_not_go_well(monkeypatch: pytest.Mon
         assert not answer.complete
     (line,) = log_lines(house)
     assert line["failure"] == "internal"
+
+
+def test_a_client_that_disconnects_beside_conversations_while_the_gateway_drains_has_cancelled_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = threading.Event()
+
+    async def wait(service: Service, *_: object) -> None:
+        service.draining = True
+        begun.set()
+        await service.loop.create_future()
+
+    monkeypatch.setattr(app, "count_tokens", wait)
+    with running() as draining:
+        with draining.connect() as end:
+            end.sendall(b"POST /v1/messages/count_tokens HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
+            assert begun.wait(PATIENCE)
+        wait_until(lambda: log_lines(draining), "the exchange is in the log")
+    (line,) = log_lines(draining)
+    assert (line["status"], line["failure"]) == (499, "cancelled")
 
 
 def test_a_gateway_that_stops_is_one_exchange_under_the_id_that_its_client_is_told(

@@ -185,6 +185,52 @@ def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: st
     assert [attempt.estimated for attempt in record.attempts] == [True]
 
 
+def replied(protocol: str, usage: dict[str, int], *, stream: bool) -> Reply:
+    """An answer with these counts, which the opening of a stream tells as well."""
+    made = reply(protocol, stream=stream, usage=dict(usage))
+    opening, told = b'"usage": {"input_tokens": 1, "output_tokens": 1}', json.dumps(usage).encode()
+    steps = tuple(
+        step.replace(opening, b'"usage": ' + told) if isinstance(step, bytes) else step for step in made.steps
+    )
+    return replace(made, steps=steps)
+
+
+# The totals as each protocol names them.
+TOTALS = {
+    MESSAGES: ("input_tokens", "output_tokens"),
+    CHAT: ("prompt_tokens", "completion_tokens"),
+    RESPONSES: ("input_tokens", "output_tokens"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_388_a_reported_zero_is_not_replaced_by_an_estimate(client: str, provider: str, stream: bool) -> None:
+    taken, said = TOTALS[provider]
+    for told, tokens in (({taken: 0, said: 7}, Tokens(output=7)), ({taken: 7, said: 0}, Tokens(input=7))):
+        with recorded([replied(provider, told, stream=stream)], PRICED) as (house, records):
+            assert house.post(PATH[client], question(client, provider, stream=stream)).status == 200
+        (record,) = records
+        assert (record.tokens, record.estimated) == (tokens, False)
+        assert record.money is not None
+        assert (record.money.input, record.money.output) == (tokens.input * 3_000, tokens.output * 15_000)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_388_a_total_that_is_missing_is_counted_here(client: str, provider: str, stream: bool) -> None:
+    taken, said = TOTALS[provider]
+    for told in ({taken: 7}, {said: 7}):
+        with recorded([replied(provider, told, stream=stream)], PRICED) as (house, records):
+            assert house.post(PATH[client], question(client, provider, stream=stream)).status == 200
+            sent = house.provider.received[0].json()
+        (record,) = records
+        counts = Tokens(
+            input=told.get(taken, count_request(sent, "served").tokens), output=told.get(said, counted(SAID))
+        )
+        assert (record.tokens, record.estimated) == (counts, True)
+
+
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_several_choices_of_a_whole_answer_are_told_as_a_stream_and_counted_or_reported(client: str) -> None:
     words = [f"{word}: {SAID * 20}" for word in ("One", "Two", "Three")]

@@ -243,6 +243,11 @@ KINDS: dict[str, Kind] = {
     "background_stopped": Kind(
         steps=_background(hangs_up("other client"), drains, stops), pairs=KEEPING[1:2], setup=KEPT
     ),
+    "compact_cancelled_draining": Kind(
+        steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), drains, hangs_up(), stops],
+        pairs=KEEPING[1:],
+        setup=KEPT,
+    ),
     "compact_refused": Kind(
         steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(error(p, "api_error", "oh"), 500)],
         pairs=KEEPING[1:],

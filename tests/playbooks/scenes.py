@@ -398,6 +398,10 @@ KINDS: dict[str, Kind] = {
     "dead_reader": Kind(steps=lambda c, p: [*_slow_reader(c, p)[:4], passes(130)], pairs=SOME),
     "slow_reader": Kind(steps=_slow_reader, pairs=SOME),
     "drained": Kind(steps=lambda c, p: [*opened(c, p), drains, says(parts(p)[2]), ends()], pairs=SOME),
+    "cancelled_draining_before_head": Kind(
+        steps=lambda c, p: [briefly(c, p), drains, hangs_up(), passes(30), stops], pairs=SOME
+    ),
+    "cancelled_draining": Kind(steps=lambda c, p: [*opened(c, p), drains, hangs_up(), passes(30), stops], pairs=SOME),
     "stopped_waiting": Kind(steps=lambda c, p: [briefly(c, p, stream=True), drains, stops], pairs=SOME),
     "stopped": Kind(steps=lambda c, p: [*opened(c, p), drains, passes(30), stops]),
     "stopped_behind_counts": Kind(

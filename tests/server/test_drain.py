@@ -135,6 +135,20 @@ def test_what_still_runs_after_the_limit_ends_in_the_clients_own_error_form(work
         assert [line["failure"] for line in told] == ["shutdown"] * len(asked)
 
 
+def test_a_client_that_disconnects_while_the_gateway_drains_has_cancelled_its_request() -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 3600\n") as house:
+        asked = _ask_all(house, holding.gate)
+        house.process.send(signal.SIGTERM)
+        house.process.log.wait(STOPPING)
+        for _, _, end in asked:
+            end.close()
+        assert house.process.wait() == 0
+        holding.gate.deserted(len(asked))
+        lines = house.process.events("exchange")
+        assert [line["failure"] for line in lines] == ["cancelled"] * len(asked)
+
+
 @SIGNALS
 def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(number: signal.Signals, workers: str) -> None:
     holding = Holding()

@@ -12,10 +12,14 @@ from dragoman.model.speech import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
-from dragoman.sessions.rules import NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 
 SOUGHT = Sought(
-    key=b"a secret of thirty-two letters..", telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS, naming=NAMING_MEMBERS
+    key=b"a secret of thirty-two letters..",
+    telling=TELLING_TOOLS,
+    spawning=SPAWNING_TOOLS,
+    naming=NAMING_MEMBERS,
+    insertions=INSERTIONS,
 )
 SESSION = "5a2b0c1e-7d4f-4a3b-9c8d-000000000001"
 CLAUDE_AGENT = "claude-cli/2.1.325 (external, cli)"

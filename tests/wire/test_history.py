@@ -17,7 +17,9 @@ from dragoman.wire.history import (
     joined,
     speech_in,
     without_reminders,
+    without_repeated,
 )
+from tests.step_counting import count_steps
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"t"}), spawning={"Agent": "prompt"})
 
@@ -170,3 +172,22 @@ def test_an_answer_without_a_word_is_an_answer() -> None:
 def test_digests_differ_by_key_and_kind_and_take_any_text() -> None:
     assert digest(b"a", "x", "t") != digest(b"b", "x", "t") != digest(b"b", "y", "t")
     assert len(digest(b"a", "x", "\ud800")) == 32
+
+
+def test_instructions_that_are_repeated_behind_a_question_are_no_part_of_it() -> None:
+    rules = "# Rules for answers:\n\nEvery answer is short, and in English."
+    instructions = f"You are a model.\n{rules}"
+    assert without_repeated(f"Why?\n\n{rules}", instructions) == "Why?"
+    assert without_repeated(f"Why?\n\nBecause?\n\n{rules}", instructions) == "Why?\n\nBecause?"
+    # Nothing else is asked, it is too short, or it is no paragraph of its own.
+    for text in (rules, f"\n\n{rules}", "Why?\n\nin English.", f"Why? {rules[-34:]}", "Why?", ""):
+        assert without_repeated(text, instructions) == text
+    assert without_repeated(f"Why?\n\n{rules}", "") == f"Why?\n\n{rules}"
+
+
+def test_to_look_for_repeated_instructions_takes_steps_that_do_not_grow_with_their_paragraphs() -> None:
+    def looked(size: int) -> int:
+        text = "\n\n" * size
+        return count_steps(lambda: without_repeated(text, "x" + text))
+
+    assert looked(4000) <= looked(2000) + 32

@@ -57,6 +57,16 @@ class Money(Struct, frozen=True, array_like=True, gc=False):
         """All that is known."""
         return sum(astuple(self)[:_AMOUNTS])
 
+    @property
+    def known(self) -> int | None:
+        """The same; None if no part of it has a price."""
+        return known_cost(self.total, unpriced=bool(self.unpriced))
+
+
+def known_cost(cost: int, *, unpriced: bool) -> int | None:
+    """Nano-dollars of an exchange or a call; None if nothing of it has a price, so that unknown is never 0."""
+    return None if unpriced and not cost else cost
+
 
 class Call(Struct, frozen=True, array_like=True, gc=False):
     """One call to a provider; times are microseconds since the exchange began, 0 if there was none."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens
+from dragoman.accounts.entry import Call, Considered, Lost, Money, Tokens, known_cost
 from dragoman.accounts.ids import exchange_of, times_of
 from dragoman.accounts.rows import Details, details_of
 from dragoman.accounts.secret import NAME as SECRET
@@ -194,7 +194,7 @@ def as_json(exchange: Exchange) -> JsonObject:
         **_tokens(exchange.tokens),
         "estimated": bool(row.estimated),
         **_money(details.money),
-        "cost_nano_usd": row.cost,
+        "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
         "unpriced": bool(row.unpriced),
         "losses": [_lost(loss) for loss in details.losses],
         "attempts": [_attempt(call) for call in details.calls],
@@ -263,8 +263,9 @@ _COUNTED = (
 def _money(money: Money | None) -> JsonObject:
     if money is None:
         return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "said_cost_nano_usd": None}
+    amounts: JsonObject = {name: None if money.known is None else amount for name, amount in classes_of(money)}
     return {
-        "cost": {**dict(classes_of(money)), "unpriced": list(money.unpriced)},
+        "cost": {**amounts, "unpriced": list(money.unpriced)},
         "price_version": money.version,
         "price_entry": money.entry,
         "tier": money.tier,
@@ -318,5 +319,5 @@ def _attempt(call: Call) -> JsonValue:
         **_tokens(tokens),
         "estimated": call.estimated,
         **_money(money),
-        "cost_nano_usd": None if money is None else money.total,
+        "cost_nano_usd": None if money is None else money.known,
     }

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.entry import Money, known_cost
 from dragoman.accounts.rows import Details, details_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.store.exports import Exports
@@ -90,6 +91,7 @@ def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
         told["time"] = as_time(row[names.index("time")])
         for name in _YES_OR_NO:
             told[name] = bool(told[name])
+        told["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=told["unpriced"] is True)
         told["details"] = details_as_json(row[-1])
         yield _with_fresh(told)
 
@@ -124,6 +126,9 @@ def _named(value: object) -> JsonValue:
         told: JsonObject = {}
         for name in value.__struct_fields__:
             found = getattr(value, name)
+            if isinstance(value, Money) and value.known is None and type(found) is int and name != "said":
+                # Of an amount without a price nothing is known either.
+                continue
             # What nothing is known of need not be said.
             if found not in ("", (), None):
                 told[name] = _named(found)

@@ -277,8 +277,10 @@ class _Group:
 def figures_of(row: RecordRow) -> Figures:
     """What one row adds to sums."""
     talk, wrong = row.kind == CONVERSATION, row.outcome in WRONG
+    counts = talk and (wrong or row.outcome == ANSWERED)
+    first = row.first or 0
     return Figures(
-        requests=int(talk and (wrong or row.outcome == ANSWERED)),
+        requests=int(counts),
         errors=int(talk and wrong),
         cancelled=int(talk and row.outcome == CANCELLED),
         others=int(not talk),
@@ -293,4 +295,7 @@ def figures_of(row: RecordRow) -> Figures:
         unpriced=row.unpriced,
         losses=row.losses,
         bookkeeping=row.bookkeeping,
+        took=row.took if counts else 0,
+        first=first if counts else 0,
+        firsts=int(counts and first > 0),
     )

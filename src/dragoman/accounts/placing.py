@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import ANSWERED, CONVERSATION, Entry
 from dragoman.sessions import assign
 from dragoman.sessions.assign import (
+    CONTINUES,
+    FORK,
     PASSED,
     SPAWNED,
     Known,
@@ -29,7 +31,7 @@ from dragoman.sessions.assign import (
     window_in,
     window_of,
 )
-from dragoman.sessions.classes import MAIN, SUBAGENT, class_of
+from dragoman.sessions.classes import MAIN, SUBAGENT, TALKING, class_of
 from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.account_tables import AccountTables
@@ -80,6 +82,8 @@ class Placer:
         self._unheard: set[str] = set()
         # By which digests exchanges are found that are expected and name no session, with their facts.
         self._expected: dict[str, tuple[Facts, tuple[str, ...]]] = {}
+        # Ends of histories that were placed: the thread, and whether it was its latest exchange then.
+        self._ended: dict[str, tuple[KeptThread, bool]] = {}
         # Questions that were met already.
         self._repeats: dict[tuple[object, ...], Placed] = {}
 
@@ -141,8 +145,10 @@ class Placer:
         for name, agent in facts.named:
             named = self._thread(session.id, name)
             self._label(agent, () if named is None else (named.id,))
+        if facts.tip and thread.kind in TALKING:
+            self._ended[assign.origin_of(facts)] = (thread, entry.time >= thread.last)
         for name in facts.tasks:
-            self._link_task(entry.key, name, thread)
+            self._link_task(entry.key, name, thread, entry.time)
         if placement.session:
             self._touch(thread, entry)
         return Placed(session.id, thread.id)
@@ -158,6 +164,7 @@ class Placer:
 
     def finish(self) -> None:
         """Write what changed, at the end of a transaction."""
+        self._link_followers()
         speakers, begun, spoken = self._speakers, self._new_sessions, self._new_threads
         speakers.add_sessions(begun)
         speakers.add_threads(spoken)
@@ -334,7 +341,12 @@ class Placer:
         if placement.awaits:
             self._keep(((awaited_of(session.id, placement.awaits), PASSED),), row.id, entry.time)
         if not placement.session:
-            # Nobody waits in a session that has only just begun.
+            # Nobody waits in a session that has only just begun, but who has named it may.
+            if row.name == MAIN and facts.session:
+                for _, parent, _, _ in self._rows([assign.task_of(entry.key, session.name)]):
+                    named_by = self._thread_by(parent)
+                    if named_by is not None and named_by.session != session.id:
+                        self._adopt(row.id, named_by, "task id", 95)
             return row
         for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
             if state == PASSED:
@@ -415,19 +427,50 @@ class Placer:
 
     def _spawned(self, child: int, parent: int) -> None:
         """Say that a session is that of an agent of another one; one that came out of some session stays so."""
-        session, at = self._session_by(child), self._session_by(parent)
-        for _ in range(_DEEPEST):
-            if at is None or at.id == child:
-                break
-            at = self._session_by(at.origin) if at.origin else None
-        if session is not None and at is None and not session.origin:
+        session = self._session_by(child)
+        if session is not None and not session.origin and not self._comes_from(parent, child):
             session.origin, session.link = parent, SPAWNED
             self._changed_sessions[session.id] = session
 
-    def _link_task(self, key: str, name: str, parent: KeptThread) -> None:
+    def _comes_from(self, session: int, other: int) -> bool:
+        """Whether a session is another one or came out of it."""
+        at = self._session_by(session)
+        for _ in range(_DEEPEST):
+            if at is None:
+                return False
+            if at.id == other:
+                return True
+            at = self._session_by(at.origin) if at.origin else None
+        return True
+
+    def _link_followers(self) -> None:
+        """Link sessions that go on from what was placed here and were placed before it.
+
+        With several workers they may be in a journal that was moved first. All are looked up at once.
+        """
+        ended = self._ended
+        waiting = self._speakers.heard(ended) if ended else set()
+        for digest in sorted(waiting.union(ended.keys() & self._tips.keys())):
+            thread, is_last = ended[digest]
+            for _, number, state, time in self._rows([digest]):
+                follower = self._thread_by(number)
+                session = None if follower is None or state != PASSED else self._session_by(follower.session)
+                if session is None or follower is None or self._comes_from(thread.session, session.id):
+                    continue
+                if not session.origin and follower.kind == thread.kind:
+                    session.origin, session.link = thread.session, CONTINUES if is_last else FORK
+                    self._changed_sessions[session.id] = session
+                self._keep(((digest, assign.ANSWERED),), number, time)
+        self._ended.clear()
+
+    def _link_task(self, key: str, name: str, parent: KeptThread, time: int) -> None:
         """Link the session that a result of a tool names: it is that of an agent."""
         session = self._session(key, name)
-        thread = None if session is None or session.id == parent.session else self._thread(session.id, MAIN)
+        if session is None:
+            # It is in the journal of another worker, or was never heard of.
+            self._keep(((assign.task_of(key, name), PASSED),), parent.id, time)
+            return
+        thread = None if session.id == parent.session else self._thread(session.id, MAIN)
         if thread is not None:
             self._adopt(thread.id, parent, "task id", 95)
 

@@ -208,8 +208,8 @@ def _of_tokens(tokens: Tokens) -> Iterator[tuple[str, Value]]:
 
 
 def _of_money(money: Money) -> Iterator[tuple[str, Value]]:
-    if money.total or not money.unpriced:
-        yield names.COST, money.total / _NANO
+    if money.known is not None:
+        yield names.COST, money.known / _NANO
     if money.unpriced:
         yield names.UNPRICED, money.unpriced
     if money.said is not None:
@@ -241,8 +241,8 @@ def _of_call(call: Call, number: int, places: Mapping[str, ProviderPlace]) -> It
     if call.tokens is not None:
         yield names.CALL_INPUT, call.tokens.input
         yield names.CALL_OUTPUT, call.tokens.output
-    if call.money is not None and (call.money.total or not call.money.unpriced):
-        yield names.CALL_COST, call.money.total / _NANO
+    if call.money is not None and call.money.known is not None:
+        yield names.CALL_COST, call.money.known / _NANO
 
 
 def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:

@@ -40,6 +40,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.metrics import Snapshot
 from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.refusals import refusal_of
 from dragoman.gateway.records.tallies import HEADER as LAUNCH
 from dragoman.gateway.records.tallies import is_launch_name, launch_name
 from dragoman.gateway.routes import UnknownModel
@@ -151,7 +152,7 @@ class App:
                 await self._aside(service, request, api_path, account, key)
         except asyncio.CancelledError:
             # The client went away, or the gateway is shutting down under it.
-            if service.draining:
+            if service.draining and not request.gone:
                 request.closes = True
                 self._give_up(service, request, account, ClientError(503, _STOPPING), failure="shutdown")
             else:
@@ -240,6 +241,7 @@ class App:
             is_operator = service.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
             account.note(advice=advice.operator)
+        account.note(why=refusal_of(error, error.advice.client if isinstance(error, UnknownModel) else ""))
         told = replies.told(what, record.dialect, record.id, program=record.program)
         failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:
@@ -383,7 +385,7 @@ def _refused(account: Account, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     told = replies.told(error, account.record.dialect, account.record.id)
     failure = told.failure.kind.value if told.failure is not None else ""
-    account.settle(status=told.status, failure=failure, why=str(error))
+    account.settle(status=told.status, failure=failure, why=str(error), at_door=True)
     return told.body
 
 

@@ -125,6 +125,11 @@ class Request:
         # Called after the reply, once the client has read most of it or has gone.
         self.on_read: Callable[[], None] | None = None
 
+    @property
+    def gone(self) -> bool:
+        """Whether the client has disconnected."""
+        return self._channel.gone
+
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
         return self.table.get(name)

@@ -36,10 +36,14 @@ class Stop(Struct, frozen=True, kw_only=True):
     extras: Extras | None = None
 
 
+# The two totals of a usage.
+INPUT, OUTPUT = "input", "output"
+
+
 class Usage(Struct, frozen=True):
     """Token counts: `input` and `output` are inclusive totals, the others "of which".
 
-    None is "not reported", 0 is "reported as zero".
+    None is "not reported", 0 is "reported as zero"; a total that is not reported is 0 and named in `unreported`.
     """
 
     input: int = 0
@@ -50,6 +54,8 @@ class Usage(Struct, frozen=True):
     web_searches: int | None = None
     service_tier: str | None = None
     extras: Extras | None = None
+    # Of `INPUT` and `OUTPUT` those that the provider left out.
+    unreported: tuple[str, ...] = ()
 
 
 class Response(Struct, frozen=True, kw_only=True):

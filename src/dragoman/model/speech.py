@@ -7,6 +7,18 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 
+class Insertions(Struct, frozen=True, kw_only=True):
+    """Messages that a client puts into every request, moves and renews: they are no part of a conversation."""
+
+    # Replies that the client writes itself: each is left out, with the message before it.
+    replies: frozenset[str] = frozenset()
+    # Messages that are left out, with the reply `acknowledged`.
+    messages: frozenset[str] = frozenset()
+    # The same; all that stands before one is an example of the client's.
+    after_examples: frozenset[str] = frozenset()
+    acknowledged: str = ""
+
+
 class Sought(Struct, frozen=True, kw_only=True):
     """What is looked for in a request."""
 
@@ -18,6 +30,7 @@ class Sought(Struct, frozen=True, kw_only=True):
     spawning: Mapping[str, str] = {}
     # The member of their arguments that names the type of agent.
     naming: Mapping[str, str] = {}
+    insertions: Insertions = Insertions()
 
 
 class Speech(Struct, frozen=True, gc=False):

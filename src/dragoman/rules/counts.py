@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
+from dragoman.model.response import INPUT, OUTPUT
 
 # More tokens nobody counts.
 MOST = 2**53
@@ -23,6 +24,14 @@ def count_of(value: JsonValue) -> int | None:
             return None
         return int(number) if number.is_integer() and 0 <= number < MOST else None
     return None
+
+
+def unreported(total_input: int | None, cached: int, output: int | None) -> tuple[str, ...]:
+    """The totals that a server leaves out; a total of 0 is reported (pitfall 388), and cached tokens are input."""
+    if total_input is not None and output is not None:
+        return ()
+    left_out = ((INPUT, total_input is None and not cached), (OUTPUT, output is None))
+    return tuple([name for name, is_left_out in left_out if is_left_out])
 
 
 def news(earlier: JsonObject, later: JsonObject) -> JsonObject:

@@ -23,6 +23,7 @@ CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
 # What stands before digests, so that those of different things are never taken for each other.
 _TIP, _CALL, _RESPONSE, _PROMPT, _ASKED, _WINDOW, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
 _ROLE = "a"
+_ORIGIN, _TASK = "o", "k"
 # What others go on from.
 _GROWING = TALKING | {SIDE}
 # Names of threads and sessions that were made up begin so.
@@ -142,6 +143,11 @@ def awaited_of(session: int, name: str) -> str:
     return f"{_AWAITED}{session}:{name}"
 
 
+def task_of(key: str, name: str) -> str:
+    """By which a parent is found that named the session of its agent before any of that session was placed."""
+    return f"{_TASK}{len(key)}:{key}:{name}"
+
+
 def answer_of(digest: str) -> str:
     """By which the thread of an answer is found that is kept here."""
     return _RESPONSE + digest
@@ -150,6 +156,11 @@ def answer_of(digest: str) -> str:
 def tip_of(facts: Facts) -> str:
     """By which the end of a history is found."""
     return _TIP + facts.tip
+
+
+def origin_of(facts: Facts) -> str:
+    """By which the threads are found whose sessions go on from the end of this history and were placed before it."""
+    return _ORIGIN + facts.tip
 
 
 def window_in(facts: Facts, kind: str) -> str:
@@ -220,9 +231,13 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
 def _link(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None) -> None:
     """Link a new session that has a name with the one of the same key that has said all that before.
 
-    That somebody asks the same is no sign of it: an answer must be in it.
+    That somebody asks the same is no sign of it: an answer must be in it. The other session may be in the journal of
+    another worker and placed later: then it finds this one.
     """
-    if not spot.session or known.session or grown is None or not facts.before:
+    if not spot.session or known.session or not facts.before or placed.kind not in TALKING:
+        return
+    if grown is None:
+        placed.tips += tuple([(_ORIGIN + digest, PASSED) for digest in facts.before])
         return
     ended = grown.tip.ends and not grown.forks
     placed.origin, placed.link = grown.tip.session, CONTINUES if ended else FORK

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.model.speech import Insertions
+
 VERSION = 1
 
 CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI = "claude-code", "codex", "opencode", "gemini-cli"
@@ -100,4 +102,33 @@ NAMING_MEMBERS = {
     "task": "subagent_type",
     "spawn_agent": "agent_type",
 }
+# https://github.com/Aider-AI/aider/blob/main/aider/coders/base_coder.py (0.86.2): `format_chat_chunks` puts the map of
+# the repository and the contents of files before each question, and the examples before all of them.
+INSERTIONS = Insertions(
+    replies=frozenset(
+        {
+            "Ok, any changes I propose will be to those files.",
+            "Ok, I will use that as the true, current contents of the files.",
+            "Ok, based on your requests I will suggest which files need to be edited and then stop and wait for your"
+            " approval.",
+            "Ok, I won't try and edit those files without asking first.",
+            "Ok, I will use these files as references.",
+            "Ok, I will use these images as references.",
+        }
+    ),
+    messages=frozenset(
+        {
+            "I am not sharing any files that you can edit yet.",
+            "I am not sharing the full contents of any files with you yet.",
+            "I am not sharing any files yet.",
+            "I am not sharing any files with you.",
+        }
+    ),
+    after_examples=frozenset(
+        {
+            "I switched to a new code base. Please don't consider the above files or try to edit them any longer.",
+        }
+    ),
+    acknowledged="Ok.",
+)
 SPAWNING_TOOLS = {"Agent": "prompt", "Task": "prompt", "task": "prompt", "spawn_agent": "message"}

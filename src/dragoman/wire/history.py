@@ -34,6 +34,9 @@ _FEW, _SMALLEST = 2000, 16
 # Prompts and tasks of one turn, and characters of a result in which its session stands.
 _MOST = 16
 _FIRST = 200
+# What stands between a question and instructions that are repeated behind it; how long these are, in characters.
+_PARAGRAPH = "\n\n"
+_LEAST_REPEATED, _MOST_REPEATED = 32, 16 * 1024
 _OPEN, _CLOSE = "<system-reminder>", "</system-reminder>"
 _digits = re.compile(r"\d+").sub
 # The two forms by which results name the session of an agent.
@@ -87,6 +90,25 @@ def without_reminders(text: str) -> str:
     return "".join(kept).strip()
 
 
+def without_repeated(text: str, instructions: str) -> str:
+    """A question without the end of the instructions, which some clients repeat behind their latest question."""
+    most = min(len(text), len(instructions), _MOST_REPEATED)
+    if text[-1:] != instructions[-1:] or most < _LEAST_REPEATED:
+        return text
+    # The longest end that both have: if they have one, they have all that are shorter.
+    length, beyond = 0, most + 1
+    while beyond - length > 1:
+        middle = (length + beyond) // 2
+        if instructions.endswith(text[-middle:]):
+            length = middle
+        else:
+            beyond = middle
+    if length == len(text):
+        return text
+    start = text.find(_PARAGRAPH, len(text) - length - 1)
+    return text[:start] if start > 1 and len(text) - start >= _LEAST_REPEATED else text
+
+
 def speech_in(
     turns: Iterable[Turn],
     sought: Sought,
@@ -110,9 +132,15 @@ def speech_in(
     gave: dict[str, Raw | str] = {}
     spawning = sought.spawning
     messages, first, opened, is_answer = 0, "", 0, False
+    insertions, is_acknowledged = sought.insertions, False
     for who, text, words, told in turns:
         if who == ASKS:
             messages += 1
+            if words in insertions.messages or words in insertions.after_examples:
+                is_acknowledged = True
+                if words in insertions.after_examples:
+                    said, starts, calls, results, first = [], [], [], [], ""
+                continue
             if told:
                 results += told
                 if begun:
@@ -124,6 +152,15 @@ def speech_in(
                 said.append(text)
         elif who == ANSWERS:
             messages += 1
+            if is_acknowledged and text[1:] == insertions.acknowledged:
+                is_acknowledged = False
+                continue
+            if text[1:] in insertions.replies and not told and not is_answer:
+                if said:
+                    said.pop()
+                if opened >= len(said):
+                    first = ""
+                continue
             if not is_answer:
                 is_answer = True
                 starts.append(len(said))
@@ -136,6 +173,8 @@ def speech_in(
         elif not said:
             # Those that come after the first word are the client's, and change nothing.
             instructions += words
+    if said and not is_answer and len(instructions) >= _LEAST_REPEATED:
+        said[-1] = without_repeated(said[-1], instructions)
     opening = tip = asks = call = ""
     before = prompts = tasks = agents = _NONE
     key = sought.key

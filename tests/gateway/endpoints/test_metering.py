@@ -82,6 +82,14 @@ def test_pitfall_412_every_path_whose_answer_has_a_usage_is_metered(case: str) -
     assert not record.estimated
 
 
+@pytest.mark.parametrize("told", [{"prompt_tokens": 0, "total_tokens": 0}, {"input_tokens": 0, "output_tokens": 0}])
+def test_pitfall_388_a_reported_zero_is_a_count_on_another_path(told: dict[str, int]) -> None:
+    with recorded([whole({"data": [], "usage": told})], settings) as (house, records):
+        house.post("/v1/embeddings", {"model": "chat/served", "input": ""}, content_type="application/json")
+    assert records[0].tokens == Tokens()
+    assert records[0].money is not None and (records[0].money.total, records[0].money.unpriced) == (0, ())
+
+
 def test_what_is_paid_by_the_second_is_unpriced() -> None:
     told = whole({"text": "a", "usage": {"type": "duration", "seconds": 3}})
     with recorded([told], settings) as (house, records):

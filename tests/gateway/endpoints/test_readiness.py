@@ -40,7 +40,7 @@ def test_all_is_well_in_one_word() -> None:
 def test_whoever_asks_for_more_is_told_figures() -> None:
     status, words = readiness(accounts(), verbose=True)
     assert status == 200
-    assert b"\nrecords backlog: 7\n" in words
+    assert b"\nrecords backlog: 7 bytes\n" in words
     assert b"\nrecords unpriced: 2\n" in words
 
 
@@ -52,7 +52,7 @@ def test_what_is_wrong_with_the_accounts_is_told_and_stops_nobody_unless_configu
             "ready",
             "exchanges cannot be written down: no space",
             "what exchanges came to waits in journals: database is locked",
-            "records backlog: 7",
+            "records backlog: 7 bytes",
         ],
     )
     status, words = readiness(accounts("refuse", problem="no space"), verbose=False)

@@ -53,6 +53,7 @@ def test_an_http_request_is_a_client() -> None:
         modern=True,
         closes=False,
     )
+    assert not client.gone
     client.start(200, [(b"content-type", b"text/event-stream")])
     assert wire.sent == []
     client.write(b"")
@@ -62,3 +63,5 @@ def test_an_http_request_is_a_client() -> None:
     client.end()
     assert b"".join(wire.sent[1:]) == b"5\r\npiece\r\n0\r\n\r\n"
     assert client.started and client.ended
+    wire.gone = True
+    assert client.gone

@@ -11,7 +11,7 @@ import pytest
 from dragoman.gateway.exchange import estimates
 from dragoman.gateway.exchange.estimates import KEPT, KEPT_BEFORE, Counting, Passed
 from dragoman.gateway.large_work import INLINE
-from dragoman.model.response import Usage
+from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts
 from dragoman.wire.json import decode_object
@@ -60,6 +60,21 @@ def test_a_stream_is_counted_by_what_came_of_it(protocol: str) -> None:
         assert part is not None and part.output <= every.output
 
 
+NO_INPUT = Usage(output=9, thinking=3, unreported=(INPUT,))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_pitfall_388_a_reported_zero_is_a_count_and_what_is_missing_is_counted(protocol: str) -> None:
+    came = passed(*frames(protocol))
+    zero = counting(protocol, came, told=Usage(), final=True).count()
+    assert zero == Usage()
+    no_output = counting(protocol, came, told=Usage(unreported=(OUTPUT,)), final=True).count()
+    assert no_output == Usage(output=tokens_of(SAID))
+    # The opening of a stream has no count yet.
+    opening = counting(protocol, came, told=Usage()).count()
+    assert opening is not None and opening.input > 0 and opening.output == tokens_of(SAID)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_pitfall_422_what_a_stream_tells_of_its_output_before_its_end_is_no_count(protocol: str) -> None:
     placeholder = Usage(input=4000, output=1, cache_read=3000, service_tier="priority")
@@ -67,7 +82,7 @@ def test_pitfall_422_what_a_stream_tells_of_its_output_before_its_end_is_no_coun
     assert found == Usage(input=4000, output=tokens_of(SAID), cache_read=3000, service_tier="priority")
     nothing = counting(protocol, told=placeholder).count()
     assert nothing is not None and nothing.output == 0
-    final = counting(protocol, passed(*frames(protocol)), told=Usage(output=9, thinking=3), final=True).count()
+    final = counting(protocol, passed(*frames(protocol)), told=NO_INPUT, final=True).count()
     assert final is not None and final.output == 9 and final.input > 0 and final.thinking == 3
 
 

@@ -20,7 +20,9 @@ RELAYED = ASKED.replace(b"messages/", b"chat/")
 ANSWER = b'{"id":"m","type":"message","role":"assistant","model":"served","content":[{"type":"text","text":"Hi"}],'
 ANSWER += b'"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":1}}'
 CHAT_ANSWER = b'{"id":"c","object":"chat.completion","created":1,"model":"served","choices":[{"index":0,"message":'
-CHAT_ANSWER += b'{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}'
+CHAT_ANSWER += (
+    b'{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}'
+)
 
 
 def test_a_whole_answer_is_translated_settled_and_sent() -> None:

@@ -308,7 +308,7 @@ def test_a_folder_of_journals_that_is_removed_under_load_loses_nothing(tmp_path:
         for _ in range(3):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
             wait_until(
-                lambda: b"\nrecords backlog: 0\n" in house.get("/readyz?verbose").body,
+                lambda: b"\nrecords backlog: 0 bytes\n" in house.get("/readyz?verbose").body,
                 "all exchanges are in the tables",
             )
             shutil.rmtree(folder)

@@ -208,6 +208,7 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
         assert ended(store, ALICE, run.kept(), "cancelled").status == "cancelled"
         run.background.cancel("resp_1")
         run.background.cancel("resp_9")
+        assert run.client.gone
         await run.idle()
         assert run.kept().status == "cancelled"
         assert store.events.after("resp_1", 0) == []
@@ -228,6 +229,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
         assert run.background.running
         ended(store, ALICE, run.kept(), "cancelled")
         await run.idle()
+        assert run.client.gone
         assert run.kept().status == "cancelled"
 
     with opened() as store:
@@ -326,6 +328,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
         await other.start(forever)
         await other.background.finish(0.05)
         assert other.kept().status == "failed" and b"the gateway was stopped" in other.kept().body
+        assert not other.client.gone
         await other.background.finish(0.0)
 
     with opened() as store:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import permutations
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Limits, Line, Settings
+from dragoman.config.settings import Limits, Line, LineRule, Settings
 from dragoman.prices.book import Override
+from dragoman.routing.route import When
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
-from tests.gateway.says import STOPS, model_of, streams, tells
+from tests.gateway.says import STOPS, log_lines, model_of, streams, tells
 from tests.sdk.digging import Object, dig_objects, dig_text
 from tests.sdk.providers import Turn, answer
 from tests.sdk.samples import events_of
@@ -186,3 +189,121 @@ def test_limits_answer_holds_for_a_summary_on_its_way(stream: bool) -> None:
         body = {"model": model_of(CHAT), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
         told = house.post("/v1/responses", body)
     assert (told.status, "larger than the limit" in told.body.decode()) == (502, True)
+
+
+COMPACTED = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}
+# Of each provider the path that it is asked at for a compaction.
+COMPACTING = {
+    RESPONSES: "/v1/responses/compact",
+    CHAT: "/v1/chat/completions",
+    MESSAGES: "/v1/messages",
+}
+
+
+def line_of(*protocols: str, **more: object) -> Callable[[int], Settings]:
+    """A route with a target of each protocol."""
+    line = replace(Line(pattern="line", targets=tuple(map(model_of, protocols))), **more)
+    return lambda port: replace(settings_for(port), routes=(line,))
+
+
+def compacting(failing: frozenset[str], status: int = 503) -> Callable[[Received], Reply]:
+    """Providers that compact, of which some fail."""
+
+    def script(received: Received) -> Reply:
+        protocol = next(name for name, path in COMPACTING.items() if received.target == path)
+        if protocol in failing:
+            return whole({"error": {"message": "no", "type": "server_error"}}, status)
+        return whole(COMPACTED) if protocol == RESPONSES else tells(protocol, SUMMARY)
+
+    return script
+
+
+@pytest.mark.parametrize("status", [503, 429, 500])
+@pytest.mark.parametrize(("first", "second"), list(permutations((RESPONSES, CHAT, MESSAGES), 2)))
+def test_a_compaction_fails_over_like_any_request(first: str, second: str, status: int) -> None:
+    with running(compacting(frozenset({first}), status), line_of(first, second)) as house:
+        told = house.post("/v1/responses/compact", {"model": "line", "input": SAID})
+        assert (told.status, told.json()["object"]) == (200, "response.compaction"), told.body
+        assert [received.target for received in house.provider.received] == [COMPACTING[first], COMPACTING[second]]
+    (line,) = log_lines(house)
+    assert (line["status"], line["attempts"], line["route"], line["policy"]) == (200, 2, "line", "fallback")
+    assert line["provider"] == model_of(second).partition("/")[0]
+    assert "failure" not in line
+
+
+def test_each_target_is_asked_for_its_own_model() -> None:
+    def settings(port: int) -> Settings:
+        line = Line(pattern="line", targets=("responses/one", "all/two"))
+        return replace(settings_for(port), routes=(line,))
+
+    def script(received: Received) -> Reply:
+        return whole(COMPACTED) if received.json()["model"] == "two" else whole({"error": {"message": "no"}}, 503)
+
+    with running(script, settings) as house:
+        assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
+        assert [received.json()["model"] for received in house.provider.received] == ["one", "two"]
+
+
+@pytest.mark.parametrize("targets", [(RESPONSES, CHAT), (CHAT, RESPONSES), (CHAT, MESSAGES)])
+def test_when_all_targets_of_a_compaction_fail_the_client_gets_an_error(targets: tuple[str, ...]) -> None:
+    with running(compacting(frozenset(targets)), line_of(*targets)) as house:
+        told = house.post("/v1/responses/compact", {"model": "line", "input": SAID})
+        assert told.status == 503 and dig_text(told.json(), "error", "message")
+        assert len(house.provider.received) == 2
+    (line,) = log_lines(house)
+    assert (line["status"], line["attempts"]) == (503, 2)
+
+
+def test_a_bad_request_is_not_asked_of_the_next_target() -> None:
+    with running(compacting(frozenset({RESPONSES}), 400), line_of(RESPONSES, CHAT)) as house:
+        assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 400
+        assert len(house.provider.received) == 1
+
+
+def test_a_target_in_cooldown_is_not_asked_first_for_a_compaction() -> None:
+    with running(compacting(frozenset({RESPONSES})), line_of(RESPONSES, CHAT)) as house:
+        for _ in range(8):
+            assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
+        before = len(house.provider.received)
+        assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
+        assert [received.target for received in house.provider.received[before:]] == [COMPACTING[CHAT]]
+
+
+def test_rules_of_a_route_hold_for_a_compaction() -> None:
+    rule = LineRule(when=When(input_over=1), targets=(model_of(CHAT),))
+    with running(compacting(frozenset()), line_of(RESPONSES, CHAT, rules=(rule,))) as house:
+        assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
+        assert [received.target for received in house.provider.received] == [COMPACTING[CHAT]]
+
+
+def test_what_a_provider_keeps_is_compacted_by_that_provider_alone() -> None:
+    answered = {"id": "resp_theirs", "object": "response", "status": "completed", "output": [], "model": "served"}
+    failing = compacting(frozenset({RESPONSES}))
+
+    def script(received: Received) -> Reply:
+        return whole(answered) if received.target == "/v1/responses" else failing(received)
+
+    with running(script, line_of(CHAT, RESPONSES)) as house:
+        made = house.post("/v1/responses", {"model": model_of(RESPONSES), "input": "Hello."}).json()
+        body = {"model": "line", "input": SAID, "previous_response_id": made["id"]}
+        assert house.post("/v1/responses/compact", body).status == 503
+        assert [received.target for received in house.provider.received][1:] == [COMPACTING[RESPONSES]]
+
+
+def test_a_conversation_goes_on_with_the_target_that_compacted_it_after_a_failure() -> None:
+    user = {"type": "message", "role": "user", "content": "Hello."}
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "opaque"}
+    answered = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "model": "served"}
+
+    def script(received: Received) -> Reply:
+        if received.target == COMPACTING[RESPONSES]:
+            return whole({**COMPACTED, "output": [sealed]})
+        if received.target == "/v1/responses":
+            return whole(answered)
+        return whole({"error": {"message": "no"}}, 503) if b"summary" in received.body else tells(CHAT)
+
+    with running(script, line_of(CHAT, RESPONSES)) as house:
+        house.post("/v1/responses", {"model": "line", "input": [user]})
+        assert house.post("/v1/responses/compact", {"model": "line", "input": [user]}).status == 200
+        told = house.post("/v1/responses", {"model": "line", "input": [user, sealed, {**user, "content": "And?"}]})
+        assert (told.header("x-dragoman-route") or "").startswith("responses/served;")

@@ -35,6 +35,14 @@ def test_a_whole_reply_is_a_piece_for_whoever_wants_them_unless_it_is_an_error()
     assert pieces == [b"all of it"]
 
 
+def test_it_is_gone_when_it_is_cancelled_or_the_client_that_waits_for_it_is_gone() -> None:
+    waiting = DetachedClient()
+    client = DetachedClient(behalf=waiting)
+    assert not client.gone
+    waiting.cancelled = True
+    assert waiting.gone and client.gone
+
+
 def test_a_reply_that_breaks_off_says_so() -> None:
     client = DetachedClient()
     client.start(200, [])

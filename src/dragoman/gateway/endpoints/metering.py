@@ -13,7 +13,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.costs import together
 from dragoman.gateway.service import Service
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.response import Usage
+from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
@@ -97,6 +97,6 @@ def _read(told: JsonObject, protocol: str) -> Usage | None:
         return None
     for codec in (codec_of(protocol), *PROTOCOLS):
         usage = codec.usage_of({"usage": told})
-        if usage is not None and (usage.input or usage.output):
+        if usage is not None and usage.unreported != (INPUT, OUTPUT):
             return usage
     return None

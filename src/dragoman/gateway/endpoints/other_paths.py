@@ -16,6 +16,7 @@ from functools import partial
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
@@ -65,6 +66,16 @@ _TEXT = msgspec.json.Decoder(str)
 _NAMES = frozenset({"model"})
 
 
+class Tried(Struct, frozen=True):
+    """How often a request was sent, and by which policy targets were chosen; nothing where there was one alone."""
+
+    attempts: int = 0
+    policy: str = ""
+
+
+ONCE = Tried()
+
+
 async def pass_on(
     service: Service,
     request: Request,
@@ -82,7 +93,7 @@ async def pass_on(
     """
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    _check_relayed(service, request, api_path, account)
+    check_relayed(service, request, api_path, account)
     if body is None:
         is_sent = request.method == "POST"
         body = await receive(service, request, account.record.key) if is_sent else b""
@@ -99,10 +110,10 @@ async def pass_on(
             body = await beside_loop(renaming, len(body), account.record.key)
     else:
         targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
-    ordered = partial(_order, request, api_path, owner, kind, body)
+    ordered = partial(order_for, request, api_path, owner, kind, body)
     if len(targets) > 1:
         account.note(route=name, policy=FALLBACK, reason=Why.POLICY.value)
-        await _ask_in_turn(service, request, account, targets, ordered)
+        await ask_in_turn(service, request, account, SameModel(service, account, targets), ordered)
         return
     target = targets[0]
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
@@ -127,7 +138,7 @@ async def pass_on(
         ended(Kind.LEFT)
 
 
-def _order(
+def order_for(
     request: Request, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
 ) -> Order:
     """The request as a target gets it."""
@@ -148,47 +159,46 @@ def _order(
     )
 
 
-async def _ask_in_turn(
+async def ask_in_turn(
     service: Service,
     request: Request,
     account: Account,
-    targets: tuple[Target, ...],
+    asking: SameModel,
     ordered: Callable[[Target, str | None], Order],
 ) -> None:
     """Have the first of several targets answer that can."""
-    asking = SameModel(service, account, targets)
+    policy = asking.course.policy or FALLBACK
 
     async def answered(target: Target, flight: Flight, time_limits: TimeLimits, ended: Ended) -> None:
-        await _hand_over(
-            service, request, account, target, flight, time_limits, attempts=asking.course.tries, ended=ended
-        )
+        tried = Tried(asking.course.tries, policy)
+        await _hand_over(service, request, account, target, flight, time_limits, tried=tried, ended=ended)
 
     missed = await asking.ask(ordered, answered)
     if missed is None:
         return
     attempt, answer = missed.attempt, missed.answer
     assert attempt is not None
-    tries = asking.course.tries
+    tried = Tried(asking.course.tries, policy)
     if answer is not None:
-        told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tries)
+        told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tried)
         _refuse(request, account, answer.status, told, answer.body or b"")
         return
-    _tell_bad_key(service, request, account, attempt.target, missed.failure, tries)
+    _tell_bad_key(service, request, account, attempt.target, missed.failure, tried)
 
 
 def _tell_bad_key(
-    service: Service, request: Request, account: Account, target: Target, failure: Failure, attempts: int = 0
+    service: Service, request: Request, account: Account, target: Target, failure: Failure, tried: Tried = ONCE
 ) -> None:
     """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
     redactor, record = service.redactor(target.provider), account.record
     words = redactor.clean_text(failure.message[: redactor.longest])
     said = reply_parts.told(replace(failure, kind=FailureKind.UPSTREAM_AUTH, message=words), record.dialect, record.id)
-    headers = _headers(service, request, account, target, said.status, [JSON], attempts)
+    headers = _headers(service, request, account, target, said.status, [JSON], tried)
     account.settle(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
     request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
 
 
-def _check_relayed(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
+def check_relayed(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
     """Refuse what is not open; no provider hears of it."""
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
@@ -198,7 +208,7 @@ def _check_relayed(service: Service, request: Request, api_path: ApiPath, accoun
         asked = f"{request.method} {shown(api_path.rest)}"
         words = f"{asked} is not relayed here; server.relayed_paths opens it if it should be"
         # Whoever could open it reads the log.
-        account.note(why=words)
+        account.note(why=words, at_door=True)
         raise ClientError(403, words)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
@@ -212,13 +222,13 @@ async def _hand_over(
     flight: Flight,
     time_limits: TimeLimits,
     *,
-    attempts: int = 0,
+    tried: Tried = ONCE,
     ended: Ended,
 ) -> None:
     """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
     if 300 <= flight.status < 400:
         raise redirected(flight.headers)
-    told = _headers(service, request, account, target, flight.status, flight.headers, attempts)
+    told = _headers(service, request, account, target, flight.status, flight.headers, tried)
     if flight.status >= 400:
         redactor = service.redactor(target.provider)
         body = await flight.read(redactor.longest)
@@ -269,7 +279,7 @@ def _headers(
     target: Target,
     status: int,
     answered: HeaderList,
-    attempts: int,
+    tried: Tried,
 ) -> HeaderList:
     """What goes with an answer."""
     own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
@@ -278,11 +288,10 @@ def _headers(
     if status >= 400:
         redactor = service.redactor(target.provider)
         kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
-    policy = FALLBACK if attempts else ""
     return [
         (b"content-type", kind),
         id_header(account.record.dialect, account.record.id),
-        route_header(target.provider.name, target.shown, target.endpoint.protocol, policy, attempts),
+        route_header(target.provider.name, target.shown, target.endpoint.protocol, tried.policy, tried.attempts),
         *given,
         *service.guard.greeting(request),
     ]

@@ -6,6 +6,9 @@ from msgspec.structs import asdict
 
 from dragoman.gateway.records.accounting import Accounting
 
+# Units of figures that are no counts.
+_UNITS = {"backlog": " bytes"}
+
 
 def readiness(accounting: Accounting, *, verbose: bool) -> tuple[int, bytes]:
     """A status, and lines; the first of them is one word where all is well."""
@@ -16,8 +19,8 @@ def readiness(accounting: Accounting, *, verbose: bool) -> tuple[int, bytes]:
         lines.append(f"what exchanges came to waits in journals: {accounting.delay}")
     recorded = accounting.recorded()
     if verbose and recorded is not None:
-        lines += [f"records {name}: {count}" for name, count in asdict(recorded).items()]
+        lines += [f"records {name}: {count}{_UNITS.get(name, '')}" for name, count in asdict(recorded).items()]
     elif lines and recorded is not None:
-        lines.append(f"records backlog: {recorded.backlog}")
+        lines.append(f"records backlog: {recorded.backlog}{_UNITS['backlog']}")
     refuses = accounting.refuses
     return 503 if refuses else 200, "\n".join(["refusing" if refuses else "ready", *lines, ""]).encode()

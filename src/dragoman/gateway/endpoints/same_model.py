@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, RefusedError
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.calls import Calls
@@ -37,17 +37,20 @@ _UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provid
 
 
 class SameModel:
-    """One request, and the targets of one model that it may go to."""
+    """One request, and the targets that it may go to; without a `course` those of one model, the healthy ones first."""
 
-    def __init__(self, service: Service, account: Account, targets: tuple[Target, ...]) -> None:
+    def __init__(
+        self, service: Service, account: Account, targets: tuple[Target, ...] = (), course: Course | None = None
+    ) -> None:
         self._service = service
         self._account = account
-        # Those that are well go first.
-        order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
-        self.course = Course(
-            order, service.settings.routing, traffic=service.traffic, timeouts=service.settings.timeouts
-        )
-        self.course.several = True
+        if course is None:
+            order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
+            settings = service.settings
+            course = Course(order, settings.routing, traffic=service.traffic, timeouts=settings.timeouts)
+            course.several = True
+        self.course = course
+        course.asks_once = True
         self._calls = Calls(service, account, conversation=False)
         self._errors: dict[Attempt, DragomanError] = {}
         self._has_rested = False
@@ -57,10 +60,23 @@ class SameModel:
         course = self.course
         while (target := course.next()) is not None:
             course.tries += 1
-            self._account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
+            self._account.note(
+                provider=target.provider.name,
+                model=target.shown,
+                served=target.endpoint.protocol,
+                # What an earlier target failed with is not this one's.
+                failure="",
+                why="",
+                advice="",
+                losses=(),
+            )
             attempt = Attempt(target, self._service.rotation(target.provider))
             try:
                 missed = await self._try(attempt, order_of, answered)
+            except RefusedError as refused:
+                if not course.leave_out(target, refused):
+                    raise
+                continue
             finally:
                 # Whatever ended it; what was said before stays.
                 self._calls.close(attempt, Kind.LEFT)

@@ -99,6 +99,8 @@ class Missed(Struct, frozen=True, kw_only=True):
     broke: bool = False
     # Whether to ask again within seconds, anybody, can only fail again.
     lasting: bool = False
+    # The sentence by which the gateway itself refused the request, as it is recorded; "" if a provider failed.
+    refusal: str = ""
 
 
 class _Answer(Struct, eq=False, kw_only=True):
@@ -234,12 +236,15 @@ class Attempt(_Answer, eq=False):
     @property
     def cost(self) -> Usage | None:
         """What it says that it cost so far."""
-        return self.translator.usage if self.is_heard and self.translator.usage is not None else self.usage
+        if self.lane is Lane.WHOLE or not self.is_heard:
+            # What goes on with a whole answer as a stream has counts of its own, which `usage` adds up.
+            return self.usage
+        return self.translator.usage if self.translator.usage is not None else self.usage
 
     @property
     def own_cost(self) -> Usage | None:
         """What its last call says that it cost, without those that paused before."""
-        cost = self.cost if self.is_heard else self.usage
+        cost = self.cost
         if cost is None or self.before is None:
             return cost
         return None if cost is self.before else beyond(self.before, cost)
@@ -250,7 +255,7 @@ class Attempt(_Answer, eq=False):
         if self.estimate is not None or self.is_uncountable:
             return False
         usage = self.own_cost
-        return usage is None or not usage.input or not self.is_final
+        return usage is None or bool(usage.unreported) or not self.is_final
 
     @property
     def is_final(self) -> bool:

@@ -85,7 +85,7 @@ class Calls(Struct, eq=False):
             self._take_back(attempt)
             return attempts
         target, key, usage = attempt.target, attempt.key, attempt.own_cost
-        if attempt.estimate is not None and usage is not None and usage.input and attempt.is_final:
+        if attempt.estimate is not None and usage is not None and not usage.unreported and attempt.is_final:
             # It broke off behind the end of its story, and was counted before that was known.
             attempt.estimate = None
         if self.learns:

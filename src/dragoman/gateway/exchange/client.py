@@ -1,7 +1,7 @@
 """Client: whoever is answered, and what it asked.
 
-An HTTP request is one; a response in the background and a compaction are others. That a client has gone is the
-cancellation of whoever serves it.
+An HTTP request is one; a response in the background and a compaction are others. A client that disconnects cancels the
+task that serves it, as a gateway that stops does; `gone` distinguishes the two.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ class Client(Protocol):
     paused: bool
     on_pause: Callable[[], None] | None
     on_resume: Callable[[], None] | None
+
+    @property
+    def gone(self) -> bool:
+        """Whether it disconnected or cancelled its request, and not the gateway ends it."""
+        ...
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Send a whole reply."""

@@ -51,6 +51,8 @@ class Course:
     tries = 0
     _retries = 0
     pauses = 0
+    # Whether no target is asked again, whatever its route says.
+    asks_once = False
     # Whether any target of it may be asked more than once.
     repeats = False
     first_byte: float | None = None
@@ -252,7 +254,7 @@ class Course:
 
     def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> Chances:
         return Chances(
-            retries=self._retries,
+            retries=0 if self.asks_once else self._retries,
             pauses=self.pauses,
             has_budget=self._has_budget(missed),
             others=bool(self._left()),

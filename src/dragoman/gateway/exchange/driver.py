@@ -148,7 +148,7 @@ class Driver(StoreActs):
 
     async def _go(self) -> None:
         """Settle the exchange of a client that has gone, or under which the gateway stops."""
-        if self._step(Gone(self._service.draining)) is not None:
+        if self._step(Gone(self._service.draining and not self._client.gone)) is not None:
             try:
                 await self._last_moments()
             finally:

@@ -20,7 +20,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.response import Usage
+from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of
 from dragoman.tokens.answer import count_answer
@@ -119,15 +119,19 @@ class Counting(Struct, frozen=True, kw_only=True):
 
     def count(self) -> Usage | None:
         """What it took; None if that cannot be read."""
-        told = self.told or Usage()
+        told = self.told or Usage(unreported=(INPUT, OUTPUT))
         try:
-            taken = told.input or count_request(decode_object(self.request), self.model).tokens
+            # A zero is a count (pitfall 388), but in the opening of a stream it stands for a count that comes later.
+            if told.input or (self.final and INPUT not in told.unreported):
+                taken = told.input
+            else:
+                taken = count_request(decode_object(self.request), self.model).tokens
         except (DragomanError, RecursionError, UnicodeError):
             return None
-        output = told.output if self.final and told.output else self._said()
+        output = told.output if self.final and OUTPUT not in told.unreported else self._said()
         if output is None:
             return None
-        return replace(told, input=taken, output=output, thinking=_most(told.thinking, output))
+        return replace(told, input=taken, output=output, thinking=_most(told.thinking, output), unreported=())
 
     def _said(self) -> int | None:
         if self.whole.lstrip().startswith(b"{"):

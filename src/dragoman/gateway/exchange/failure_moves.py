@@ -33,6 +33,7 @@ from dragoman.gateway.exchange.steps import (
     Start,
 )
 from dragoman.gateway.provider_lists import models_of
+from dragoman.gateway.records.refusals import refusal_of
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
@@ -137,6 +138,7 @@ class FailureMoves(Moves):
             unasked=isinstance(error, Overloaded) and attempt is not None,
             advice=advice,
             broke=error is not None,
+            refusal="" if error is None else _refusal(error),
         )
 
     def _advice(self, kind: Kind, answer: ErrorAnswer | None, error: DragomanError | None) -> Advice | None:
@@ -238,6 +240,8 @@ class FailureMoves(Moves):
             self._go_back(missed.attempt)
         if missed.advice is not None:
             self._account.note(advice=missed.advice.operator)
+        if missed.refusal:
+            self._account.note(why=missed.refusal)
         if missed.attempt is not None and missed.attempt.tells_itself:
             self._open()
         if self.told is Told.NOTHING:
@@ -381,3 +385,8 @@ class FailureMoves(Moves):
         else:
             self._settle(Kind.OURS, {"failure": "shutdown"})
             self._break_off(_SHUTTING_DOWN)
+
+
+def _refusal(error: DragomanError) -> str:
+    """The sentence for the record; a name that leads nowhere has one for clients and another for the operator."""
+    return refusal_of(error, error.advice.client if isinstance(error, UnknownModel) else "")

@@ -1,4 +1,4 @@
-"""Fixed target: whom a request goes to that is no turn of its conversation: a count, or a compaction (decision 25).
+"""Fixed target: the target of a request that is no turn of its conversation: a count, or a compaction (decision 25).
 
 Where a name has several targets, it is one of the provider that keeps what the request refers to, else the one that the
 conversation is with, else the one whose window the request fills most. Chance has no part in it, and no turn is taken:
@@ -10,9 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.gateway.exchange.choice import conversation_of, keepers_of, kept_there, seen_in
+from msgspec.structs import replace
+
+from dragoman.gateway.exchange.choice import (
+    NOTHING_SEEN,
+    Seen,
+    conversation_of,
+    keepers_of,
+    kept_there,
+    needs_of,
+    seen_in,
+)
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.provider_request import asks_strictness
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
@@ -20,16 +33,48 @@ from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.view import Pin
+from dragoman.sessions.classes import class_of
 
 _WANTS = Wants(signs=True, opening=True)
 
 
 async def fixed_target(service: Service, asked: ClientRequest, body: bytes, looked: Look) -> Target:
     """The target of a request; one of a name that leads to no other is not looked at any further."""
+    return (await _fixed(service, asked, body, looked))[0]
+
+
+async def compaction_course(
+    service: Service, asked: ClientRequest, body: bytes, looked: Look, account: Account
+) -> Target | Course:
+    """The targets of a compaction: the same first one, then the others of its route by its rules and by their health.
+
+    A single target where there is no other, or where a provider keeps what the request refers to.
+    """
+    target, is_kept, seen, conversation = await _fixed(service, asked, body, looked)
+    route = service.routes.route(looked.model, asked.api_path.protocol)
+    if route.only is not None or is_kept:
+        return target
+    settings, record = service.settings, account.record
+    strict = settings.server.strict or (asked.key is not None and asked.key.strict)
+    needs = needs_of(asked, len(body), seen, record.program, record.key, strict or asks_strictness(asked))
+    if route.ruled:
+        needs = replace(needs, client=record.facts.client, thread=class_of(record.facts).kind)
+    plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
+    order = plan.order
+    if not plan.held and service.traffic.is_good(target) and any(each.id == target.id for each in order):
+        order = (target, *(each for each in order if each.id != target.id))
+    course = Course(order, settings.routing, route, plan, service.traffic, settings.timeouts)
+    course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why.value}
+    course.guarded = bool(settings.keys)
+    return course
+
+
+async def _fixed(service: Service, asked: ClientRequest, body: bytes, looked: Look) -> tuple[Target, bool, Seen, str]:
+    """The target, whether a provider keeps what is referred to, what was seen of the request, and its conversation."""
     protocol = asked.api_path.protocol
     route = service.routes.route(looked.model, protocol)
     if route.only is not None:
-        return route.only
+        return route.only, False, NOTHING_SEEN, ""
     seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body), name_of(asked.key))
     conversation = conversation_of(asked, looked, seen.opening, route.name) if route.outline.sticky else ""
     pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
@@ -39,11 +84,11 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
     if keeper is None:
         # Nobody knows whose it is: the conversation's own, else the first who may know it.
         may = [kept_there(target) for target in route.targets if target.can_keep]
-        return next((target for target in may if target.id == pinned), may[0])
+        return next((target for target in may if target.id == pinned), may[0]), True, seen, conversation
     if keeper:
         able = [kept_there(target) for target in route.targets if target.can_keep and target.provider.name == keeper]
-        return next((target for target in able if target.id == pinned), max(able, key=fills))
-    return service.routes.fixed(looked.model, protocol, pinned, fills)
+        return next((target for target in able if target.id == pinned), max(able, key=fills)), True, seen, conversation
+    return service.routes.fixed(looked.model, protocol, pinned, fills), False, seen, conversation
 
 
 async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look, target: Target) -> None:
@@ -54,7 +99,7 @@ async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look
     seeing = partial(seen_in, body, asked, looked, route, Wants(opening=True))
     seen = await beside_loop(seeing, len(body), name_of(asked.key))
     conversation = conversation_of(asked, looked, seen.opening, route.name)
-    if conversation and service.traffic.pins.pin(conversation, service.clock()) is None:
+    if conversation:
         service.traffic.pin(owner_of(asked.key).hex(), conversation, Pin(target.id))
 
 
@@ -63,6 +108,8 @@ async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: R
     keepers = keepers_of(route, looked)
     if looked.said is None or not keepers:
         return ""
+    if service.state.store is None:
+        return None
     found = await located(service.state, asked.key, looked.said, noted=service.notes_ids)
     return found if found is None or found in keepers else ""
 

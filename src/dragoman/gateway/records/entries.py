@@ -183,10 +183,10 @@ def _call(attempt: Attempt, started: float) -> Call:
 def _lost(losses: Sequence[LossLine]) -> tuple[Lost, ...]:
     if len(losses) > _MOST_LOSSES:
         losses = heaviest_first(losses)
-    return tuple([Lost(line["feature"], line["fate"], _place(line["at"])) for line in losses[:_MOST_LOSSES]])
+    return tuple([Lost(line["feature"], line["fate"], recorded_place(line["at"])) for line in losses[:_MOST_LOSSES]])
 
 
-def _place(at: str) -> str:
+def recorded_place(at: str) -> str:
     """Where something was lost. Members that nobody knows may be called anything: what is no name is left out."""
     if not at or (len(at) <= _LONGEST_NAME and _is_place(at)):
         return at

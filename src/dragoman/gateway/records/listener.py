@@ -18,7 +18,7 @@ from dragoman.sessions.assign import spot_of
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
-from dragoman.sessions.rules import NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
 from dragoman.wire.history import digest, is_crowded
 
@@ -85,6 +85,7 @@ class Listener:
                 telling=TELLING_TOOLS,
                 spawning=SPAWNING_TOOLS,
                 naming=NAMING_MEMBERS,
+                insertions=INSERTIONS,
             )
             self._sought[key] = found
         return found

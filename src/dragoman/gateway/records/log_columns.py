@@ -230,11 +230,9 @@ def _colour_of(record: Record) -> str:
 
 def _reason_of(record: Record) -> str:
     """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
-    if record.why:
+    if words := record.advice or record.why:
         # Two blanks stand between what are fields.
-        return " ".join(_sentence(record.why).split())
-    if record.advice:
-        return " ".join(_sentence(record.advice).split())
+        return " ".join(_sentence(words).split())
     if not record.failure:
         return ""
     missed = _missed(record.attempts, record.failure)

@@ -58,7 +58,7 @@ class Log:
 
     def exchange(self, record: Record) -> None:
         """Tell one exchange; of those that are refused at the door somebody must hear in any case."""
-        if record.why or not self._quiet:
+        if record.at_door or not self._quiet:
             self._write(self._line(record), own=False)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
@@ -98,7 +98,7 @@ class Log:
             "key": record.key,
             "client": record.dialect,
             # Of what is refused at the door the path is all that there is to know.
-            "path": record.path[: LONGEST if record.why else _SHOWN],
+            "path": record.path[: LONGEST if record.at_door else _SHOWN],
             "asked": record.asked[:_SHOWN],
             "provider": record.provider,
             "model": record.model[:_SHOWN],

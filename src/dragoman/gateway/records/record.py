@@ -77,8 +77,9 @@ class Record(Struct, frozen=True):
     # What went wrong: a kind of failure, "cancelled" by the client, our "shutdown", or "truncated" on another path;
     # "" if nothing did.
     failure: str = ""
-    # Why the gateway itself refused a request at the door, in words.
+    # Why the gateway itself refused a request, in words, without contents; whether it did so before it knew the client.
     why: str = ""
+    at_door: bool = False
     # What to do about what went wrong, for the operator.
     advice: str = ""
     # Of all attempts together: what they took (None if nobody said and nothing was counted), whether any of it was

@@ -78,6 +78,7 @@ class Background:
         self._most = most
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._clients: dict[str, DetachedClient] = {}
         # How many each owner has, of those that run and of those that are about to.
         self._held: Counter[bytes] = Counter()
         # Those that are being written down, and are about to run.
@@ -134,11 +135,12 @@ class Background:
             running.release()
             return
         task = asyncio.get_running_loop().create_task(self._run(running))
-        self._tasks[running.id] = task
+        self._tasks[running.id], self._clients[running.id] = task, running.client
         task.add_done_callback(partial(self._forget, running.id, running.owner))
 
     def _forget(self, response_id: str, owner: bytes, _: asyncio.Task[None]) -> None:
         self._tasks.pop(response_id, None)
+        self._clients.pop(response_id, None)
         self._give_back(owner)
 
     def _give_back(self, owner: bytes) -> None:
@@ -150,6 +152,7 @@ class Background:
         """Stop what was cancelled, if it runs here; elsewhere it is noticed by and by."""
         task = self._tasks.get(response_id)
         if task is not None:
+            self._clients[response_id].cancelled = True
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
@@ -182,7 +185,11 @@ class Background:
             while True:
                 either: tuple[asyncio.Future[None], asyncio.Future[bool]] = (work, beat)
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                if work.done() or (pause := self._beaten(beat)) is None:
+                if work.done():
+                    break
+                if (pause := self._beaten(beat)) is None:
+                    # It was cancelled through another worker.
+                    running.client.cancelled = True
                     break
                 if (await asyncio.wait({work}, timeout=pause))[0]:
                     break

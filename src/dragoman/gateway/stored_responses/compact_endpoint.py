@@ -1,18 +1,26 @@
-"""`/responses/compact`: a provider that has it is asked, for others the model writes a summary (K1)."""
+"""`/responses/compact`: a provider that has it is asked, for others the model writes a summary (K1).
+
+On a route with several targets they are asked in turn, as for any request; what a provider keeps stays with it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.ids import answer_suffix
 from dragoman.config.settings import Key
-from dragoman.errors import BadAnswer, WireError
-from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.errors import BadAnswer, RefusedError, WireError
+from dragoman.gateway.endpoints.other_paths import ask_in_turn, check_relayed, order_for, pass_on
+from dragoman.gateway.endpoints.same_model import Answered, SameModel
+from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.fixed_target import fixed_target, stay
+from dragoman.gateway.exchange.fixed_target import compaction_course, stay
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
@@ -20,16 +28,22 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.memory import look
+from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import recalled_of
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.gateway.stored_responses.response_endpoint import item_shown
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.value_limits import weighed_object
 from dragoman.http.server import Request
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Order
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode
+from dragoman.wire.splice import replace_text
 
 _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
 # What is not the summary's: state that is resolved here, and forms of an answer that this endpoint does not have.
@@ -40,24 +54,53 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     name = account.record.key
     body = await receive(service, request, name)
-    size, asked_for = len(body), body
-    looked = await beside_loop(partial(look, body, api_path), size, name)
+    looked = await beside_loop(partial(look, body, api_path), len(body), name)
     account.note(asked=looked.model, size=len(body))
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
-    target = await fixed_target(service, asking, body, looked)
-    native = target.endpoint.protocol == RESPONSES
-    found = await looked_up(service.state, service.settings, key, looked.said, body, target)
-    if found is not None and looked.said is not None:
-        size += found.size
-        before = await beside_loop(partial(recalled_of, body, looked.said, found), size, name)
-        body = before.body
-    if native:
-        await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=body)
-        if account.record.status == 200:
-            await stay(service, asking, asked_for, looked, target)
+    course = await compaction_course(service, asking, body, looked, account)
+    if isinstance(course, Course):
+        account.note(**course.noted)
+        several = _InTurn(service, request, account, course, asking, body, looked)
+        await ask_in_turn(service, request, account, several, several.unused)
         return
-    items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size, name)
-    detached = DetachedClient()
+    target = course
+    said = await _recalled(service, account, asking, body, looked, target)
+    if target.endpoint.protocol == RESPONSES:
+        await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=said.body)
+        if account.record.status == 200:
+            await stay(service, asking, body, looked, target)
+        return
+    detached = await _summarized(service, request, account, asking, said, target)
+    account.settle()
+    request.respond(detached.status, detached.headers, detached.answer)
+
+
+class _Said(Struct, frozen=True):
+    """What is to be compacted, with all that it refers to as far as that is kept here."""
+
+    body: bytes
+    size: int
+    is_recalled: bool
+
+
+async def _recalled(
+    service: Service, account: Account, asking: ClientRequest, body: bytes, looked: Look, target: Target
+) -> _Said:
+    found = await looked_up(service.state, service.settings, asking.key, looked.said, body, target)
+    if found is None or looked.said is None:
+        return _Said(body, len(body), found is not None)
+    size = len(body) + found.size
+    before = await beside_loop(partial(recalled_of, body, looked.said, found), size, account.record.key)
+    return _Said(before.body, size, is_recalled=True)
+
+
+async def _summarized(
+    service: Service, request: Request, account: Account, asking: ClientRequest, said: _Said, target: Target
+) -> DetachedClient:
+    """What a model without compaction makes of a conversation: a summary; the record is not final yet."""
+    name = account.record.key
+    items, asked = await beside_loop(partial(_asked, said.body, recalled=said.is_recalled), said.size, name)
+    detached = DetachedClient(behalf=request)
     client_request = replace(asking, api_path=api_path_of("/v1/responses"), target=target)
     # What is told comes of the summary, and only then it is settled.
     its_own = Account(account.record, service.clock, _unsettled)
@@ -65,12 +108,82 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         await Driver(service, client_request, detached, its_own).run(_known(asked))
     finally:
         account.adopt(its_own.record)
-    answer = detached.answer
     if detached.status == 200:
-        telling = partial(_told, items, answer, account.record.id)
-        answer = await beside_loop(telling, size + len(answer), name, paid=True)
-    account.settle()
-    request.respond(detached.status, detached.headers, answer)
+        telling = partial(_told, items, detached.answer, account.record.id)
+        detached.answer = await beside_loop(telling, said.size + len(detached.answer), name, paid=True)
+    return detached
+
+
+class _InTurn(SameModel):
+    """A compaction that the targets of a route are asked for, one after the other, each in its own way."""
+
+    def __init__(
+        self,
+        service: Service,
+        request: Request,
+        account: Account,
+        course: Course,
+        asking: ClientRequest,
+        body: bytes,
+        looked: Look,
+    ) -> None:
+        super().__init__(service, account, course=course)
+        self._request = request
+        self._asking = asking
+        self._body = body
+        self._looked = looked
+
+    def unused(self, target: Target, key: str | None) -> Order:
+        """No order holds for several targets: each has its own model, and its own state."""
+        raise AssertionError("orders are made for each target")
+
+    async def _try(
+        self, attempt: Attempt, order_of: Callable[[Target, str | None], Order], answered: Answered
+    ) -> Missed | None:
+        service, request, account, asking, target = (
+            self._service,
+            self._request,
+            self._account,
+            self._asking,
+            attempt.target,
+        )
+        said = await _recalled(service, account, asking, self._body, self._looked, target)
+        if target.endpoint.protocol != RESPONSES:
+            return await self._summarize(attempt, said)
+        check_relayed(service, request, asking.api_path, account)
+        body = said.body
+        if target.model != self._looked.model:
+            renaming = partial(replace_text, body, "model", target.model)
+            body = await beside_loop(renaming, said.size, account.record.key)
+        kind = request.header(b"content-type") or b"application/json"
+        ordered = partial(order_for, request, asking.api_path, owner_of(asking.key), kind, body)
+        missed = await super()._try(attempt, ordered, answered)
+        if missed is None and account.record.status == 200:
+            await stay(service, asking, self._body, self._looked, target)
+        return missed
+
+    async def _summarize(self, attempt: Attempt, said: _Said) -> Missed | None:
+        """Have a summary written by a target; give how it failed, or None if the client has its answer."""
+        account, request, made = self._account, self._request, len(self._account.record.attempts)
+        try:
+            detached = await _summarized(self._service, request, account, self._asking, said, attempt.target)
+        except BadAnswer as error:
+            self._errors[attempt] = error
+            failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
+            return Missed(failure=failure, attempt=attempt, kind=Kind.UNREADABLE)
+        if detached.status == 200:
+            account.settle()
+            request.respond(detached.status, detached.headers, detached.answer)
+            return None
+        failure = codec_of(RESPONSES).decode_failure(detached.status, detached.answer)
+        calls = account.record.attempts[made:]
+        if not calls and failure.status < 500:
+            # The target cannot be asked this: nothing was sent to it.
+            raise RefusedError("", "", failure.message)
+        attempt.status, attempt.headers = detached.status, detached.headers
+        kind = Kind(calls[-1].kind) if calls else Kind.FULL
+        answer = ErrorAnswer(status=detached.status, headers=detached.headers, failure=failure, body=detached.answer)
+        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind)
 
 
 def _unsettled(_: Record) -> None:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.gateway.exchange.client import Client
 from dragoman.http.flight import HeaderList
 
 
 class DetachedClient:
-    """Takes a reply: `status`, `headers` and `answer` are a whole one, once there is one; see `exchange/client.py`."""
+    """Takes a reply: `status`, `headers` and `answer` are a whole one, once there is one; see `exchange/client.py`.
 
-    __slots__ = ("answer", "broken", "ended", "headers", "on_pause", "on_resume", "paused", "started", "status", "told")
+    `behalf` is the client that waits for what comes of the reply, if there is one.
+    """
 
-    def __init__(self, told: Callable[[bytes], None] | None = None) -> None:
+    __slots__ = (
+        "answer",
+        "behalf",
+        "broken",
+        "cancelled",
+        "ended",
+        "headers",
+        "on_pause",
+        "on_resume",
+        "paused",
+        "started",
+        "status",
+        "told",
+    )
+
+    def __init__(self, told: Callable[[bytes], None] | None = None, behalf: Client | None = None) -> None:
         self.started = False
         self.ended = False
         self.paused = False
@@ -24,6 +41,14 @@ class DetachedClient:
         self.broken = False
         # Takes the pieces of a stream.
         self.told = told
+        self.behalf = behalf
+        # Whether a request of its owner cancelled what runs for it.
+        self.cancelled = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the response was cancelled by its owner, or the client that waits for it has disconnected."""
+        return self.cancelled or (self.behalf is not None and self.behalf.gone)
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Take a whole reply, be it a stream that is known as a whole."""

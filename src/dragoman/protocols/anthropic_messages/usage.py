@@ -54,23 +54,34 @@ def decode_usage(usage: Fields) -> Usage:
     if rest is not None:
         leftovers = {**rest.fields, **leftovers}
     extras = Extras(origin=NAME, fields=leftovers) if leftovers else None
-    return Usage(uncached + (written or 0) + (read or 0), output, read, written, thinking, searches, tier, extras)
+    cached = (written or 0) + (read or 0)
+    return Usage(
+        (uncached or 0) + cached,
+        output or 0,
+        read,
+        written,
+        thinking,
+        searches,
+        tier,
+        extras,
+        counts.unreported(uncached, cached, output),
+    )
 
 
 _TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def _totals(usage: Fields) -> tuple[int, int, int | None, int | None]:
+def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | None]:
     """What was neither written nor read by a cache, what was said, what was written, what was read."""
     uncached, output, written, read = map(usage.value.get, _TOTALS)
     if type(uncached) is type(output) is type(written) is type(read) is int:
         # As nearly all tell them.
         usage.skip(*_TOTALS)
         return uncached, output, written, read
-    uncached = usage.optional_integer("input_tokens") or 0
+    uncached = usage.optional_integer("input_tokens")
     written = usage.optional_integer("cache_creation_input_tokens")
     read = usage.optional_integer("cache_read_input_tokens")
-    return uncached, usage.optional_integer("output_tokens") or 0, written, read
+    return uncached, usage.optional_integer("output_tokens"), written, read
 
 
 def encode_home_usage(usage: Usage) -> JsonObject:

@@ -13,7 +13,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.counts import MOST, PRICED, count_of, inclusive
+from dragoman.rules.counts import MOST, PRICED, count_of, inclusive, unreported
 from dragoman.rules.extras import drop_extras
 
 # Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
@@ -67,7 +67,8 @@ _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
     reading = _Reading(usage)
-    prompt, completion, total = reading.totals()
+    told_prompt, told_completion, total = reading.totals()
+    prompt, completion = told_prompt or 0, told_completion or 0
     read = written = thinking = None
     if not _TOTALS.issuperset(usage):
         read, written, thinking = reading.count(_READ), reading.count(_WRITTEN), reading.count(_THINKING)
@@ -89,7 +90,8 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     as_told = everything == prompt and once == written and not counted_apart and not reading.unread
     extras = reading.rest() if as_told else Extras(origin=NAME, fields=dict(usage))
     output = completion + (thinking or 0) if counted_apart else completion
-    return Usage(everything, output, read, once, thinking, None, tier, extras)
+    left_out = unreported(told_prompt, everything, told_completion)
+    return Usage(everything, output, read, once, thinking, None, tier, extras, left_out)
 
 
 class _Reading:
@@ -103,7 +105,7 @@ class _Reading:
         self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
-    def totals(self) -> tuple[int, int, int | None]:
+    def totals(self) -> tuple[int | None, int | None, int | None]:
         """All input, all output and both together, which nearly every server has beside each other."""
         prompt, completion, total = map(self._usage.get, _USUAL)
         if (
@@ -112,7 +114,7 @@ class _Reading:
         ):
             self._read[""] += _USUAL
             return prompt, completion, total
-        return self.count(_PROMPT) or 0, self.count(_COMPLETION) or 0, self.count(_TOTAL)
+        return self.count(_PROMPT), self.count(_COMPLETION), self.count(_TOTAL)
 
     def count(self, wanted: _Count) -> int | None:
         """The first of the members that holds a count."""

@@ -10,7 +10,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_responses.shapes import NAME
-from dragoman.rules.counts import PRICED, count_of, inclusive, spelled
+from dragoman.rules.counts import PRICED, count_of, inclusive, spelled, unreported
 from dragoman.rules.labels import label
 from dragoman.wire.fields import Fields
 
@@ -32,14 +32,17 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage |
     usage = Fields(spelled(told), (outer.path, "usage"))
     inputs = usage.optional_fields("input_tokens_details") or Fields({})
     outputs = usage.optional_fields("output_tokens_details") or Fields({})
+    everything, output = usage.optional_integer("input_tokens"), usage.optional_integer("output_tokens")
+    read, written = inputs.optional_integer("cached_tokens"), inputs.optional_integer("cache_write_tokens")
     counts = Usage(
-        input=usage.optional_integer("input_tokens") or 0,
-        output=usage.optional_integer("output_tokens") or 0,
-        cache_read=inputs.optional_integer("cached_tokens"),
-        cache_write=inputs.optional_integer("cache_write_tokens"),
+        input=everything or 0,
+        output=output or 0,
+        cache_read=read,
+        cache_write=written,
         thinking=outputs.optional_integer("reasoning_tokens"),
         web_searches=_searches(response.get("tool_usage")),
         service_tier=label(outer, "service_tier", ledger),
+        unreported=unreported(everything, (read or 0) + (written or 0), output),
     )
     beyond = _beyond(usage, inputs, outputs, counts)
     if not home:

@@ -1,0 +1,58 @@
+"""Refusals: the sentence by which the gateway itself refuses a request, as it is logged and recorded.
+
+It names locations and types. Values that a client sent, and notes that may quote one, are left out: records hold no
+contents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dragoman.errors import DragomanError, RefusedError, StrictError, Unconfigured, UpstreamError, WireError
+from dragoman.gateway.records.entries import recorded_place
+
+# Characters of a sentence, and losses that one names.
+MAX_TEXT = 512
+_MAX_LOSSES = 8
+_MAX_FOUND = 80
+_ANOTHER_VALUE = "another value"
+_is_name = re.compile(r"[A-Za-z_][\w-]{0,63}|\d{1,9}", re.ASCII).fullmatch
+# What `repr` makes of a value; an apostrophe behind a letter is one.
+_values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL).sub
+
+
+def refusal_of(error: DragomanError, message: str = "") -> str:
+    """The sentence for a refusal; `message` is what the client got where that is not the error's own text.
+
+    "" for an error of a provider's side: it has attempts, which say what became of them.
+    """
+    match error:
+        case WireError():
+            text = _of_wire(error)
+        case RefusedError():
+            place, note = recorded_place(error.at), _values("…", error.note)
+            text = f"{place}: {note}" if place else note
+        case StrictError():
+            text = _of_losses((loss.at, loss.fate.value, loss.feature.value) for loss in error.losses[:_MAX_LOSSES])
+            more = len(error.losses) - _MAX_LOSSES
+            text = f"{len(error.losses)} refused: {text}" + (f"; and {more} more" if more > 0 else "")
+        case UpstreamError() if not isinstance(error, Unconfigured):
+            return ""
+        case _:
+            text = _values("…", message or str(error))
+    return text[:MAX_TEXT]
+
+
+def _of_wire(error: WireError) -> str:
+    path = error.path
+    if path.startswith("/"):
+        path = "/" + "/".join(step if _is_name(step) else "?" for step in path[1:].split("/"))
+    found = error.found
+    if len(found) > _MAX_FOUND or "'" in found or '"' in found:
+        found = _ANOTHER_VALUE
+    return WireError(path, error.expected, found).words("the request")
+
+
+def _of_losses(losses: Iterable[tuple[str, str, str]]) -> str:
+    return "; ".join(f"{recorded_place(at)}: {fate} ({feature})" for at, fate, feature in losses)
