@@ -177,41 +177,6 @@ def test_item_22_a4_an_answer_that_is_given_up_gives_its_bytes_back() -> None:
             wait_until(lambda: buffered.size == 0, f"nothing is left when {way}")
 
 
-@pytest.mark.parametrize("end", ["it reads on", "it disconnects", "it is cut off"])
-def test_a_response_that_its_client_does_not_read_stays_in_the_budget(end: str) -> None:
-    text = "word " * 4 * MIB
-    with gateway(lambda _: tells(CHAT, text), Limits(buffered_bytes=4 * MIB)) as house:
-        buffered = house.app.service.buffered
-        with begin_slowly(house, PATHS[CHAT], question(CHAT, CHAT)) as slow:
-            wait_until(lambda: '"exchange"' in house.log.getvalue(), "the exchange has ended")
-            assert buffered.size >= len(text)
-            with begin_slowly(house, PATHS[CHAT], question(CHAT, CHAT)) as other:
-                wait_until(lambda: len(buffered._accounts["key0"].paused) == 1, "another response waits for room")
-                assert buffered.size < 1.5 * len(text)
-                if end == "it reads on":
-                    assert text_of(CHAT, read(slow).json()) == text
-                elif end == "it disconnects":
-                    slow.close()
-                else:
-                    for _ in range(3):
-                        house.pass_time(house.server.limits.unread_timeout)
-                wait_until(lambda: not buffered._accounts["key0"].paused, "the other response is read on")
-                assert text_of(CHAT, read(other).json()) == text
-        wait_until(lambda: buffered.size == 0 and not buffered._accounts, "nothing is left in the budget")
-
-
-def begin_slowly(house: House, path: str, body: object) -> socket.socket:
-    """A request of a client that does not read its reply, with a small buffer of its own."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(LIMIT)
-    connection.connect(("127.0.0.1", house.port))
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ALICE}\r\nconnection: close\r\n"
-    connection.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(data) + data)
-    return connection
-
-
 def test_item_22_a4_budgets_outlive_a_reload() -> None:
     with gateway(lambda _: tells(CHAT), Limits()) as house:
 

@@ -101,44 +101,6 @@ def test_item_22_a4_the_next_oldest_reads_on_when_the_oldest_ends() -> None:
     assert budget.size == second.charge.size == _READ
 
 
-def test_a_finished_response_counts_until_its_client_has_read_it() -> None:
-    budget = ByteBudget(2 * MIB)
-    first, second, third = readers = [Reader(budget, "a", 4 * MIB) for _ in range(3)]
-    first.charge.add(2 * MIB)
-    for reader in (second, third):
-        reader.charge.add(_READ)
-        assert reader.paused
-    first.charge.finish()
-    # The oldest reader has its first bytes free, and no more while a slow client holds others.
-    assert [reader.paused for reader in readers] == [False, False, True]
-    second.read()
-    assert second.paused
-    small = Reader(budget, "b", _READ)
-    small.read()
-    assert not small.pauses
-    first.charge.close()
-    assert not second.paused
-    for reader in (second, third):
-        reader.charge.finish()
-        reader.charge.close()
-    assert budget.size == 0 and not budget._accounts
-
-
-def test_small_responses_pass_however_much_slow_clients_hold() -> None:
-    budget = ByteBudget(MIB)
-    held = Reader(budget, "a", 4 * MIB)
-    held.charge.add(4 * MIB)
-    held.charge.finish()
-    small = [Reader(budget, "a", _READ) for _ in range(10)]
-    for reader in small:
-        reader.charge.add(1)
-    assert [reader.paused for reader in small] == [False] + [True] * 9
-    for reader in small:
-        assert not reader.paused
-        reader.charge.finish()
-    assert budget.size == 4 * MIB + 10
-
-
 def test_item_22_a4_more_room_by_a_change_of_the_limit_lets_readers_go_on() -> None:
     budget = ByteBudget(0)
     readers = stuck(budget, "a", 10)

@@ -266,40 +266,6 @@ def test_a_client_that_does_not_read_is_felt_by_the_handler_and_memory_is_bounde
 
 
 @on_both_loops
-@pytest.mark.parametrize("size", [1, 16 * 1024 * KIB], ids=["small", "large"])
-@pytest.mark.parametrize("end", ["reads", "disconnects"])
-def test_a_handler_is_called_back_when_its_reply_was_read(run: Run, end: str, size: int) -> None:
-    replied = False
-    read: list[bytes] = []
-
-    async def handler(request: Request) -> None:
-        nonlocal replied
-        request.respond(200, [], b"a" * size)
-        request.when_read(lambda: read.append(b"read"))
-        replied = True
-
-    async def main() -> None:
-        async with serving(handler, replace(LIMITS, write_buffer=64 * KIB)) as house:
-            client = await house.client()
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # declared too narrowly
-            client.send(GET)
-            await wait_until_async(lambda: replied and house.server.busy == 0, "the handler has replied")
-            await loop_turns()
-            # A small reply is as good as read: the system has it.
-            assert len(read) == (size == 1)
-            if end == "reads":
-                client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # declared too narrowly
-                assert len((await client.reply()).body) == size
-            else:
-                client.writer.transport.abort()
-            await wait_until_async(lambda: bool(read), "the handler is called back")
-            await loop_turns()
-
-    run(main())
-    assert read == [b"read"]
-
-
-@on_both_loops
 def test_whoever_waits_for_a_client_that_goes_away_is_released(run: Run) -> None:
     over: list[str] = []
 

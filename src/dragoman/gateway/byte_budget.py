@@ -2,9 +2,6 @@
 
     the oldest of a key     reads on always, so that one of each key can finish, whatever the others hold
     the others of the key   read on while their key has less than is left of the budget, or less than its part
-    a finished reader       reads no more, but keeps its bytes: its response waits for a client that reads slowly.
-                            Meanwhile the oldest of its key has only its first 256 KiB free; the server cuts off a
-                            client that does not read, so that this ends
 
 With n keys a part is 1/(n+1) of the budget: what is left over is for the next key. A reader beyond that is paused
 (back-pressure, nothing is lost) and resumed when bytes are given back. A key that has few bytes is not paused because
@@ -12,7 +9,7 @@ another has many; in return, keys that come one after the other may exceed the b
 read brings.
 
 There are two budgets: unfinished request bodies, which give their bytes back when they are complete, and responses
-that are read as a whole, which do so when their client has read them. No reader of one waits for room in the other.
+that are read as a whole, which do so when their exchange ends. No reader of one waits for room in the other.
 """
 
 from __future__ import annotations
@@ -56,14 +53,9 @@ class Charge:
         self.size += size
         account.size += size
         self._budget.size += size
-        if self._budget.room(account) <= 0 and not account.exempts(self):
+        if account.oldest is not self and self._budget.room(account) <= 0:
             account.paused[self] = None
             self._pause()
-
-    def finish(self) -> None:
-        """Read no more; the bytes stay charged until `close`."""
-        if self._account is not None:
-            self._budget.finish(self, self._account)
 
     def close(self) -> None:
         """Give all of it back; a second time does nothing."""
@@ -73,29 +65,19 @@ class Charge:
 
 
 class _Account:
-    """What one key has: its readers and those of them that are paused, in the order in which they came."""
+    """What one key has, and which of its readers are paused; both in the order in which they came."""
 
-    __slots__ = ("charges", "finished", "key", "paused", "size")
+    __slots__ = ("charges", "key", "paused", "size")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.size = 0
         self.charges: dict[Charge, None] = {}
         self.paused: dict[Charge, None] = {}
-        # Readers that have finished, and whose bytes are still held.
-        self.finished: set[Charge] = set()
 
-    def exempts(self, charge: Charge) -> bool:
-        """Whether a reader goes on without room."""
-        is_oldest = next(iter(self.charges), None) is charge
-        return is_oldest and (not self.finished or charge.size <= _READ)
-
-    def resume_oldest(self) -> None:
-        """Let the oldest reader go on if it needs no room."""
-        oldest = next(iter(self.charges), None)
-        if oldest is not None and oldest in self.paused and self.exempts(oldest):
-            del self.paused[oldest]
-            oldest.resume()
+    @property
+    def oldest(self) -> Charge:
+        return next(iter(self.charges))
 
 
 class KeyBudget:
@@ -142,23 +124,19 @@ class ByteBudget:
         """How many more bytes a key may have."""
         return max(self._limit - self.size, self._limit // (len(self._accounts) + 1)) - account.size
 
-    def finish(self, charge: Charge, account: _Account) -> None:
-        """Count a reader no longer among those that read."""
-        account.charges.pop(charge, None)
-        account.paused.pop(charge, None)
-        account.finished.add(charge)
-        account.resume_oldest()
-
     def give_back(self, charge: Charge, account: _Account) -> None:
         """Take the bytes of a reader out, and let others go on."""
-        account.charges.pop(charge, None)
+        was_oldest = account.oldest is charge
+        del account.charges[charge]
         account.paused.pop(charge, None)
-        account.finished.discard(charge)
         account.size -= charge.size
         self.size -= charge.size
-        if not account.charges and not account.finished:
+        if not account.charges:
             del self._accounts[account.key]
-        account.resume_oldest()
+        elif was_oldest and account.oldest in account.paused:
+            oldest = account.oldest
+            del account.paused[oldest]
+            oldest.resume()
         self._resume()
 
     def _resume(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
@@ -58,8 +57,6 @@ class Inbound(asyncio.Protocol):
         # The transport holds more than the client has read of late, and how much at the last look.
         self.paused = False
         self.unsent = 0
-        # Called once the client has read most of the replies before.
-        self.on_read: list[Callable[[], None]] = []
         # Since when the pace of a body is measured, and its size then.
         self.paced = (0.0, 0)
 
@@ -106,7 +103,6 @@ class Inbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
-        self._was_read()
         self.backlog.clear()
         self.intake.forget()
         self.server.remove(self)
@@ -120,7 +116,6 @@ class Inbound(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Tell the handler that the client reads again, or turn to what had to wait."""
         self.paused = False
-        self._was_read()
         if self.current is not None:
             self.current.resume()
         else:
@@ -200,8 +195,6 @@ class Inbound(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """See whether a limit has passed."""
-        if self.on_read and not self._is_behind():
-            self._was_read()
         if self.phase is BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
@@ -220,16 +213,6 @@ class Inbound(asyncio.Protocol):
             self._expire()
 
     # The rest is its own business.
-
-    def _is_behind(self) -> bool:
-        """Whether the transport holds much; uvloop pauses the protocol only in its next turn."""
-        return self.paused or self.transport.get_write_buffer_size() > self.server.limits.write_buffer
-
-    def _was_read(self) -> None:
-        """Report that the client has read most of what was written, or that it has gone."""
-        calls, self.on_read = self.on_read, []
-        for call in calls:
-            call()
 
     def _enter(self, phase: ConnectionPhase) -> None:
         self.phase = phase
@@ -383,11 +366,6 @@ class Inbound(asyncio.Protocol):
         self.task = None
         # They know the exchange, which knows its request.
         request.on_pause = request.on_resume = None
-        if request.on_read is not None:
-            self.on_read.append(request.on_read)
-            request.on_read = None
-            if self.gone or not self._is_behind():
-                self._was_read()
         self.server.busy -= 1
         self.server.changed()
         if self.closing or self.gone:

@@ -73,7 +73,6 @@ class Request:
         "modern",
         "mute",
         "on_pause",
-        "on_read",
         "on_resume",
         "path",
         "paused",
@@ -122,8 +121,6 @@ class Request:
         self.held: asyncio.Future[None] | None = None
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
-        # Called after the reply, once the client has read most of it or has gone.
-        self.on_read: Callable[[], None] | None = None
 
     @property
     def gone(self) -> bool:
@@ -209,10 +206,6 @@ class Request:
             if self.resumed is None:
                 self.resumed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self.resumed)
-
-    def when_read(self, call: Callable[[], None]) -> None:
-        """Have `call` called once, when the client has read most of the reply, or has gone."""
-        self.on_read = call
 
     def pause(self) -> None:
         """Note that the client does not read."""

@@ -71,7 +71,3 @@ class Client(Protocol):
     def abort(self) -> None:
         """Break the reply off so that the client sees it."""
         ...
-
-    def when_read(self, call: Callable[[], None]) -> None:
-        """Have `call` called once, when the client has read most of the reply, or has gone."""
-        ...

@@ -188,11 +188,7 @@ class Driver(StoreActs):
         if self._flight is not None:
             self._flight.close()
         self._give_back()
-        if self._charge is not None:
-            # The response may wait in the write buffer of a client that reads slowly.
-            self._charge.finish()
-            self._client.when_read(self._charge.close)
-            self._charge = None
+        self._discharge()
         self._memory.end()
 
     # Before the provider.

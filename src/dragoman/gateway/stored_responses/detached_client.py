@@ -75,7 +75,3 @@ class DetachedClient:
     def abort(self) -> None:
         """Take the end of a reply that broke off."""
         self.ended = self.broken = True
-
-    def when_read(self, call: Callable[[], None]) -> None:
-        """Call at once: the reply is not on its way to anybody."""
-        call()
