@@ -333,6 +333,14 @@ def m007_keep_stored_bytes(db: sqlite3.Connection) -> None:
             db.execute(f"CREATE TRIGGER {name} AFTER {event.upper()} ON {of} BEGIN {statements} END")
 
 
+def m008_index_copies(db: sqlite3.Connection) -> None:
+    """Indexes under which neither the copies of an item nor the branches of a chain are read one by one."""
+    # What an owner says under an id of its own is in the way of what a provider gave.
+    db.execute("CREATE INDEX items_given ON items (id, owner) WHERE body = x''")
+    db.execute("DROP INDEX responses_by_root")
+    db.execute("CREATE INDEX responses_by_root ON responses (root, expires)")
+
+
 # What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
 MEASURES = (
     "requests",
@@ -362,6 +370,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m005_keep_records,
     m006_keep_totals,
     m007_keep_stored_bytes,
+    m008_index_copies,
 )
 
 
