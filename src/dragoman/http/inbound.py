@@ -26,6 +26,8 @@ logger = logging.getLogger("dragoman.http")
 BACKLOG = 64 * 1024
 # How much is parsed at once of what may hold many messages.
 SLICE = 4 * 1024
+# Pieces of a body in one read from which on the connection waits for its turn: chunks of less than 256 bytes.
+MANY_PIECES = 1024
 RESET = struct.pack("ii", 1, 0)
 # Members of an enumeration are slow to find, and these are looked for with every message.
 FRESH, IDLE, HEAD = ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase.HEAD
@@ -51,7 +53,7 @@ class Inbound(asyncio.Protocol):
         self.gone = False
         self.closing = False
         self.retiring = server.retired
-        # Nobody takes more; it reads on only in the loop's next turn.
+        # Nobody takes more; it reads on only in the loop's next turn, or in its own.
         self.holding = False
         self.waiting = False
         # The transport holds more than the client has read of late, and how much at the last look.
@@ -84,16 +86,22 @@ class Inbound(asyncio.Protocol):
             return
         if self.phase is BODY:
             self.since = self.loop.time()
+        before = self.intake.piece_count
         self._read(data)
-        if len(data) > LARGE_READ and not self.holding and not self.closing:
+        pieces = self.intake.piece_count - before
+        if (len(data) > LARGE_READ or pieces > MANY_PIECES) and not self.waiting and not self.closing:
             self.waiting = True
-            self.transport.pause_reading()
-            self.loop.call_soon(self._next_turn)
+            if not self.holding:
+                self.transport.pause_reading()
+            if pieces > MANY_PIECES:
+                self.loop.call_at(self.server.turn_after(pieces), self._next_turn)
+            else:
+                self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         """Read on after a large read, unless nobody takes more."""
         self.waiting = False
-        if not self.holding and not self.gone:
+        if not self.holding and not self.gone and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def eof_received(self) -> None:
@@ -228,11 +236,11 @@ class Inbound(asyncio.Protocol):
         body = self.current.content if self.current is not None else None
         if body is None:
             return
-        if self.holding:
-            # Not the client is silent: there is no room for what it sends.
+        if self.holding or self.waiting:
+            # Not the client is silent: there is no room for what it sends, or it waits for its turn.
             self.since = now
         since, size = self.paced
-        if self.holding or body.charge is None or not body.charge.is_contended:
+        if self.holding or self.waiting or body.charge is None or not body.charge.is_contended:
             self.paced = (now, body.size)
         elif now - since >= PACE_TIME:
             self.paced = (now, body.size)
