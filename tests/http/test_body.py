@@ -199,6 +199,7 @@ class Till:
     def __init__(self) -> None:
         self.open_charges: list[TillCharge] = []
         self.size = 0
+        self.completed = 0
 
     def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> TillCharge:
         charge = TillCharge(self, pause, resume)
@@ -229,6 +230,9 @@ class TillCharge:
         self.till.size += size
         if self.till.open_charges[0] is not self:
             self.pause()
+
+    def complete(self) -> None:
+        self.till.completed += 1
 
     def close(self) -> None:
         self.till.size -= self.size

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ class Inbound(asyncio.Protocol):
         # The transport holds more than the client has read of late, and how much at the last look.
         self.paused = False
         self.unsent = 0
+        # Called when the client has read what was written, or never will.
+        self.when_sent: list[Callable[[], None]] = []
         # Since when the pace of a body is measured, and its size then.
         self.paced = (0.0, 0)
 
@@ -111,6 +114,7 @@ class Inbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
+        self._tell_sent()
         self.backlog.clear()
         self.intake.forget()
         self.server.remove(self)
@@ -124,10 +128,16 @@ class Inbound(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Tell the handler that the client reads again, or turn to what had to wait."""
         self.paused = False
+        self._tell_sent()
         if self.current is not None:
             self.current.resume()
         else:
             self._turn()
+
+    def _tell_sent(self) -> None:
+        waiting, self.when_sent = self.when_sent, []
+        for call in waiting:
+            call()
 
     # What requests and bodies call.
 
@@ -135,6 +145,13 @@ class Inbound(asyncio.Protocol):
         """Write to the client if it is there."""
         if not self.gone:
             self.transport.write(data)
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when the client has read most of what was written, or is gone."""
+        if self.paused:
+            self.when_sent.append(call)
+        else:
+            call()
 
     def sever(self, reset: bool) -> None:
         """Close at once; what was written is still sent, unless nobody reads it or the end must be seen as a break."""
@@ -374,6 +391,7 @@ class Inbound(asyncio.Protocol):
         self.task = None
         # They know the exchange, which knows its request.
         request.on_pause = request.on_resume = None
+        request.content.discharge()
         self.server.busy -= 1
         self.server.changed()
         if self.closing or self.gone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.http.body import Charge
 from dragoman.http.flight import HeaderList
 
 
@@ -50,3 +51,11 @@ class DetachedClient:
     def abort(self) -> None:
         """Take the end of a reply that broke off."""
         self.ended = self.broken = True
+
+    def take_charge(self) -> Charge | None:
+        """Nothing: whoever made it has the request."""
+        return None
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call at once: nothing is on its way."""
+        call()
