@@ -20,6 +20,7 @@ from tests.gateway.harness import (
     MESSAGES,
     PATHS,
     PROTOCOLS,
+    RESPONSES,
     House,
     Received,
     Reply,
@@ -28,7 +29,7 @@ from tests.gateway.harness import (
     stay_silent,
 )
 from tests.gateway.harness import read_answer as read
-from tests.gateway.keeping_house import ALICE, BOB
+from tests.gateway.keeping_house import ALICE, BOB, ECHO
 from tests.gateway.says import SAID, question, streams, tells, text_of
 from tests.sdk.digging import dig_text
 from tests.waiting import LIMIT, wait_until
@@ -190,3 +191,92 @@ def test_item_22_a4_budgets_outlive_a_reload() -> None:
         house.run(reload())
         service = house.app.service
         assert (service.unfinished._limit, service.buffered._limit) == (5, 6)
+
+
+def gated(gate: Gate) -> Callable[[Received], Reply]:
+    """A provider that answers what Bob asks at once, and everybody else when the gate is open."""
+    told = tells(CHAT)
+    return lambda received: told if b"Bob" in received.body else replace(told, steps=(gate, *told.steps))
+
+
+def test_complete_requests_are_held_within_the_part_of_their_key_until_their_exchanges_end() -> None:
+    """Of 60 requests of 31 MB to a provider that takes 20 s, all were in memory at once: 3.3 GB."""
+    asked, gate = {**question(CHAT, CHAT), "user": "x" * MIB}, Gate()
+    with gateway(gated(gate), Limits(unfinished_bytes=4 * MIB)) as house, ExitStack() as stack:
+        unfinished = house.app.service.unfinished
+        pool = stack.enter_context(ThreadPoolExecutor(8))
+        asking = [pool.submit(house.post, PATHS[CHAT], asked, **as_(ALICE)) for _ in range(8)]
+        wait_until(lambda: len(house.provider.received) == 2, "the part of the key is at the provider")
+        house.take_turns()
+        assert 2 * MIB <= unfinished.held < 3 * MIB
+        assert len(house.provider.received) == 2
+        assert house.post(PATHS[CHAT], {**asked, "user": "Bob" * MIB}, **as_(BOB)).status == 200
+        gate.open(house)
+        assert [each.result(LIMIT).status for each in asking] == [200] * 8
+        wait_until(lambda: not unfinished._accounts, "nothing is left in the budget")
+        assert (unfinished.size, unfinished.held) == (0, 0)
+
+
+def stored(house: House, size: int) -> str:
+    """A stored response to so many bytes of input."""
+    text = {"type": "message", "role": "user", "content": "x" * size}
+    told = house.post(PATHS[RESPONSES], {"model": ECHO, "input": [text, SMALL]}, **as_(ALICE))
+    return dig_text(told.json(), "id")
+
+
+SMALL = {"type": "message", "role": "user", "content": "Hello."}
+
+
+def test_requests_that_refer_to_much_wait_for_room_and_count_as_what_they_refer_to() -> None:
+    """Of 150 small requests that go on from 30 MB, 80 were at the provider at once: 5.4 GB."""
+    gate = Gate()
+    with gateway(gated(gate), Limits(unfinished_bytes=2 * MIB)) as house, ExitStack() as stack:
+        unfinished = house.app.service.unfinished
+        asked = {"model": "chat/served", "input": "More.", "previous_response_id": stored(house, 2 * MIB)}
+        pool = stack.enter_context(ThreadPoolExecutor(4))
+        asking = [pool.submit(house.post, PATHS[RESPONSES], asked, **as_(ALICE)) for _ in range(4)]
+        wait_until(lambda: len(house.provider.received) == 1, "one of them is at the provider")
+        house.take_turns()
+        assert (len(house.provider.received), unfinished.held >= 2 * MIB) == (1, True)
+        other = {"model": "chat/served", "input": "Bob", "store": False}
+        assert house.post(PATHS[RESPONSES], other, **as_(BOB)).status == 200
+        gate.open(house)
+        assert [each.result(LIMIT).status for each in asking] == [200] * 4
+        wait_until(lambda: not unfinished._accounts, "nothing is left in the budget")
+
+
+def test_a_response_in_the_background_counts_as_long_as_it_runs() -> None:
+    gate = Gate()
+    with gateway(gated(gate), Limits(unfinished_bytes=8 * MIB)) as house:
+        unfinished = house.app.service.unfinished
+        asked = {"model": "chat/served", "input": "x" * MIB, "background": True}
+        told = house.post(PATHS[RESPONSES], asked, **as_(ALICE))
+        assert told.status == 200
+        wait_until(lambda: len(house.provider.received) == 1, "it is at the provider")
+        assert MIB <= unfinished.held < 2 * MIB
+        gate.open(house)
+        wait_until(lambda: not unfinished._accounts, "nothing is left in the budget")
+
+
+def test_stored_responses_that_are_not_read_are_held_within_the_part_of_their_key() -> None:
+    """A hundred clients that did not read 30 MB of input items took 2.6 GB, and the store was busy for 20 s."""
+    size = 16 * MIB
+    with gateway(lambda _: tells(CHAT), Limits(buffered_bytes=MIB)) as house, ExitStack() as stack:
+        buffered = house.app.service.buffered
+        name = stored(house, size)
+        small = dig_text(house.post(PATHS[RESPONSES], {"model": ECHO, "input": "x"}, **as_(BOB)).json(), "id")
+        head = f"GET /v1/responses/{name}/input_items HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ALICE}\r\n"
+        connections = []
+        for _ in range(5):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            connection.settimeout(LIMIT)
+            connection.connect(("127.0.0.1", house.port))
+            connection.sendall(f"{head}connection: close\r\n\r\n".encode())
+            connections.append(connection)
+        wait_until(lambda: buffered.held >= size, "one of them is sent")
+        house.take_turns()
+        assert buffered.held < 2 * size + 2 * MIB
+        assert house.get(f"/v1/responses/{small}", **as_(BOB)).status == 200
+        assert [read(connection).status for connection in connections] == [200] * 5
+        wait_until(lambda: not buffered._accounts, "nothing is left in the budget")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.errors import OffloadBusy
 from dragoman.gateway.byte_budget import _READ, ByteBudget, Charge
+from tests import virtual_time
 from tests.step_counting import assert_linear
 
 MIB = 1024 * 1024
@@ -152,3 +156,75 @@ def test_item_22_a4_all_readers_finish_whatever_the_limit_and_the_order(
         random.choice(able).read()
         going = [reader for reader in going if reader.left]
     assert budget.size == 0 and not budget._accounts
+
+
+def test_what_is_complete_counts_until_it_is_closed_and_no_more_than_a_part_of_it_is_held() -> None:
+    budget = ByteBudget(64 * MIB)
+    readers = [Held(budget, "alice", 8 * MIB) for _ in range(40)]
+    read_all([*readers])
+    # One half, and what one reader brings.
+    assert 32 * MIB <= budget.held <= 40 * MIB
+    assert sum(not reader.left for reader in readers) == budget.held // (8 * MIB)
+    other = Held(budget, "bob", 8 * MIB)
+    read_all([other])
+    assert not other.left
+    for count in range(40):
+        # Each that ends lets another one come, in the order in which they came.
+        assert not readers[count].left
+        readers[count].charge.close()
+        read_all([*readers])
+        assert budget.held - 8 * MIB <= 40 * MIB
+    other.charge.close()
+    assert (budget.held, budget.size) == (0, 0)
+
+
+class Held(Reader):
+    """A reader whose bytes are held when all of them have come."""
+
+    def read(self) -> bool:
+        if self.paused or not self.left:
+            return False
+        size = min(self.left, _READ)
+        self.left -= size
+        self.charge.add(size)
+        if not self.left:
+            self.charge.complete()
+        return True
+
+
+def test_readers_of_unknown_size_take_turns_and_wait_for_room() -> None:
+    budget = ByteBudget(16 * MIB)
+    reading, most = 0, 0
+    charges: list[Charge] = []
+
+    async def read(key: str) -> None:
+        nonlocal reading, most
+        async with budget.turn(key) as charge:
+            reading, most = reading + 1, max(most, reading + 1)
+            await asyncio.sleep(0)
+            charge.take(4 * MIB)
+            reading -= 1
+        charges.append(charge)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(read("alice")) for _ in range(10)]
+        await virtual_time.virtual_loop().quiet()
+        # One half of the budget, one at a time.
+        assert (len(charges), most) == (2, 1)
+        await read("bob")
+        charges.pop().close()
+        for task in tasks[2:5]:
+            charges.pop(0).close()
+            await task
+        tasks[5].cancel()
+        await asyncio.wait(tasks[5:6])
+        # The others waited for too long.
+        for task in tasks[6:]:
+            with pytest.raises(OffloadBusy):
+                await task
+        for charge in charges:
+            charge.close()
+        assert (budget.held, budget.size) == (0, 0)
+        await read("alice")
+
+    virtual_time.run(main())

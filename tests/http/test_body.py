@@ -12,7 +12,7 @@ from dragoman.errors import ClientError
 from dragoman.http.body import HIGH_WATER, REST
 from dragoman.http.phases import PACE_TIME
 from dragoman.http.request import Request
-from dragoman.http.server import LONGEST_SWEEP
+from dragoman.http.server import CHUNK_TIME, LONGEST_SWEEP
 from tests import virtual_time
 from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, serving, serving_virtually
 from tests.waiting import wait_until_async
@@ -199,6 +199,7 @@ class Till:
     def __init__(self) -> None:
         self.open_charges: list[TillCharge] = []
         self.size = 0
+        self.completed = 0
 
     def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> TillCharge:
         charge = TillCharge(self, pause, resume)
@@ -229,6 +230,9 @@ class TillCharge:
         self.till.size += size
         if self.till.open_charges[0] is not self:
             self.pause()
+
+    def complete(self) -> None:
+        self.till.completed += 1
 
     def close(self) -> None:
         self.till.size -= self.size
@@ -389,3 +393,20 @@ def test_an_error_that_the_handler_lets_through_is_refused_with_its_status() -> 
             assert (reply.status, reply.value(b"x-refused")) == (413, b"/p")
 
     asyncio.run(main())
+
+
+def test_bodies_in_tiny_chunks_take_turns_that_leave_most_of_the_time_to_others() -> None:
+    count, bodies = 50_000, 4
+
+    async def main() -> float:
+        async with serving_virtually() as house:
+            loop = asyncio.get_running_loop()
+            clients = [await house.client() for _ in range(bodies)]
+            for client in clients:
+                client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * count + b"0\r\n\r\n")
+            for client in clients:
+                assert (await client.reply()).body == b"POST /p |" + b"x" * count
+            return loop.time()
+
+    # What came with the last read of each body, which is followed by no other, has no turn to wait for.
+    assert virtual_time.run(main()) >= bodies * count * CHUNK_TIME / 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dragoman.http.held_channel import HeldChannel
 
 
@@ -19,6 +21,9 @@ class Noting:
     def sever(self, reset: bool) -> None:
         self.seen.append(reset)
 
+    def after_sending(self, call: Callable[[], None]) -> None:
+        call()
+
 
 def test_nothing_goes_out_before_it_is_released_and_then_everything_at_once() -> None:
     channel = Noting()
@@ -31,6 +36,16 @@ def test_nothing_goes_out_before_it_is_released_and_then_everything_at_once() ->
     assert channel.seen == [b"ab"]
     held.release()
     assert channel.seen == [b"ab"]
+
+
+def test_what_follows_the_sending_waits_for_the_release() -> None:
+    channel, called = Noting(), [0]
+    held = HeldChannel(channel)
+    held.send(b"a")
+    held.after_sending(lambda: called.append(len(channel.seen)))
+    assert called == [0]
+    held.release()
+    assert called == [0, 1]
 
 
 def test_who_breaks_off_does_so_after_what_was_written() -> None:

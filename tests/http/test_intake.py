@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -257,6 +258,9 @@ class Nobody:
 
     def send(self, data: bytes) -> None: ...
     def sever(self, reset: bool) -> None: ...
+
+    def after_sending(self, call: Callable[[], None]) -> None: ...
+
     def hold(self) -> None: ...
 
     def release(self) -> None: ...

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from dragoman.store import LeaseLost, Tables
@@ -264,3 +267,41 @@ def test_what_is_another_owners_is_known_as_long_as_it_is_there() -> None:
         # Ones own that is out of date here may be there at its provider.
         clock.now += 2 * DAY
         assert not store.responses.is_anothers(BOB, "r2")
+
+
+def _instructions(store: Tables, work: Callable[[], object]) -> int:
+    """How many instructions of its virtual machine SQLite executes for a piece of work, in steps of ten."""
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 10
+        return 0
+
+    store.connection.set_progress_handler(step, 10)
+    try:
+        work()
+    finally:
+        store.connection.set_progress_handler(None, 0)
+    return count
+
+
+@pytest.mark.parametrize("lookup", ["item", "is_given", "item_keeper", "is_anothers_item"])
+def test_to_look_up_an_item_takes_no_longer_for_each_copy_that_its_owner_has_stored(lookup: str) -> None:
+    with opened() as store:
+        took = []
+        for count in range(3):
+            store.responses.add(ALICE, kept(f"r{count}"), [item("same")] * 1000)
+            took.append(_instructions(store, lambda: getattr(store.responses, lookup)(ALICE, "same")))
+        assert took[2] <= took[0] + 100, took
+        assert took[2] < 1000
+
+
+def test_to_add_a_branch_to_a_chain_takes_no_longer_for_each_branch_that_it_has() -> None:
+    with opened() as store:
+        store.responses.add(ALICE, kept("root"))
+        took = []
+        for count in range(2000):
+            branch = kept(f"r{count}", "root")
+            took.append(_instructions(store, partial(store.responses.add, ALICE, branch)))
+        assert max(took[1000:]) <= max(took[:100]) + 200, took[::100]

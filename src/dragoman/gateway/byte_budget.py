@@ -1,30 +1,44 @@
 """Byte budget: how many bytes all gateway keys together hold in memory, and how many of them each key may have.
 
-    the oldest of a key     reads on always, so that one of each key can finish, whatever the others hold
+    the oldest of a key     reads on, so that one of each key can finish, whatever the others hold
     the others of the key   read on while their key has less than is left of the budget, or less than its part
+    all of the key          are paused while what it has read completely, and still holds, is that much
 
 With n keys a part is 1/(n+1) of the budget: what is left over is for the next key. A reader beyond that is paused
 (back-pressure, nothing is lost) and resumed when bytes are given back. A key that has few bytes is not paused because
 another has many; in return, keys that come one after the other may exceed the budget by a part each, and by what one
 read brings.
 
-There are two budgets: unfinished request bodies, which give their bytes back when they are complete, and responses
-that are read as a whole, which do so when their exchange ends. No reader of one waits for room in the other.
+What is read completely is counted apart: it is held until an exchange ends by itself, and needs no reader for that.
+So a key holds at most its part of each, and what one reader brings.
+
+There are two budgets: requests, which are held until their exchange ends, and responses that are read as a whole, which
+are held until the client has read them. No reader of one waits for room in the other.
+
+A reader whose size is not known before it has read, as from the store, takes a turn: one of a key at a time waits for
+room, reads, and charges what it found. So the store is never asked for more than one large thing of a key at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import islice
+
+from dragoman.errors import OffloadBusy
 
 # Bytes that a resumed reader is expected to bring before it is looked at again.
 _READ = 256 * 1024
+# Seconds that a reader waits for its turn, and after which its client may ask again.
+_LONGEST_WAIT, _RETRY_AFTER = 30.0, 5
+_NO_ROOM = f"other requests of this key left no room for this one within {_LONGEST_WAIT:g} s"
 
 
 class Charge:
     """The bytes of one reader, until it is closed; `pause` and `resume` are called as there is room."""
 
-    __slots__ = ("_account", "_budget", "_pause", "resume", "size")
+    __slots__ = ("_account", "_budget", "_pause", "is_complete", "resume", "size")
 
     def __init__(
         self, budget: ByteBudget, account: _Account, pause: Callable[[], None], resume: Callable[[], None]
@@ -34,6 +48,8 @@ class Charge:
         self._pause = pause
         self.resume = resume
         self.size = 0
+        # Whether nothing more is read.
+        self.is_complete = False
 
     @property
     def is_contended(self) -> bool:
@@ -45,17 +61,27 @@ class Charge:
         """Whether the reader waits for room."""
         return self._account is not None and self in self._account.paused
 
+    def take(self, size: int) -> None:
+        """Charge what was read, whether there is room or not."""
+        if self._account is not None:
+            self.size += size
+            self._account.size += size
+            self._budget.size += size
+
     def add(self, size: int) -> None:
         """Charge what was read, and pause the reader if there is no room for more."""
         account = self._account
         if account is None:
             return
-        self.size += size
-        account.size += size
-        self._budget.size += size
-        if account.oldest is not self and self._budget.room(account) <= 0:
+        self.take(size)
+        if not self._budget.may_read(self, account):
             account.paused[self] = None
             self._pause()
+
+    def complete(self) -> None:
+        """Note that nothing more is read; the bytes are held until the charge is closed."""
+        if self._account is not None and not self.is_complete:
+            self._budget.complete(self, self._account)
 
     def close(self) -> None:
         """Give all of it back; a second time does nothing."""
@@ -67,17 +93,20 @@ class Charge:
 class _Account:
     """What one key has, and which of its readers are paused; both in the order in which they came."""
 
-    __slots__ = ("charges", "key", "paused", "size")
+    __slots__ = ("charges", "held", "held_charges", "key", "paused", "size")
 
     def __init__(self, key: str) -> None:
         self.key = key
+        # Bytes of what is still read, and of what is complete; how many of the latter there are.
         self.size = 0
+        self.held = 0
+        self.held_charges = 0
         self.charges: dict[Charge, None] = {}
         self.paused: dict[Charge, None] = {}
 
     @property
-    def oldest(self) -> Charge:
-        return next(iter(self.charges))
+    def oldest(self) -> Charge | None:
+        return next(iter(self.charges), None)
 
 
 class KeyBudget:
@@ -98,9 +127,13 @@ class ByteBudget:
     """The bytes of all keys of one process. It outlives a reload, and `settle` changes its limit."""
 
     def __init__(self, limit: int) -> None:
+        # Bytes of what is still read, and of what is complete.
         self.size = 0
+        self.held = 0
         self._limit = limit
         self._accounts: dict[str, _Account] = {}
+        # Held by the reader of each key whose turn it is.
+        self._turns: dict[str, asyncio.Lock] = {}
 
     def settle(self, limit: int) -> None:
         """Set the limit; more room lets paused readers go on."""
@@ -120,29 +153,91 @@ class ByteBudget:
         account.charges[charge] = None
         return charge
 
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncIterator[Charge]:
+        """Wait until a reader of a key may read something of unknown size, which it charges within the block.
+
+        `OffloadBusy` if that takes too long. The charge is the caller's to close, unless the block fails.
+        """
+        lock = self._turns.get(key)
+        if lock is None:
+            lock = self._turns[key] = asyncio.Lock()
+        has_room = asyncio.Event()
+        has_room.set()
+        charge: Charge | None = None
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                await lock.acquire()
+                try:
+                    charge = self.open(key, has_room.clear, has_room.set)
+                    charge.add(0)
+                    await has_room.wait()
+                except BaseException:
+                    lock.release()
+                    raise
+        except BaseException as error:
+            if charge is not None:
+                charge.close()
+            if isinstance(error, TimeoutError):
+                raise OffloadBusy(_NO_ROOM, retry_after=_RETRY_AFTER) from None
+            raise
+        try:
+            yield charge
+            charge.complete()
+        except BaseException:
+            charge.close()
+            raise
+        finally:
+            lock.release()
+
     def room(self, account: _Account) -> int:
-        """How many more bytes a key may have."""
+        """How many more bytes the readers of a key may have."""
         return max(self._limit - self.size, self._limit // (len(self._accounts) + 1)) - account.size
+
+    def is_full(self, account: _Account) -> bool:
+        """Whether a key holds as many complete bytes as it may have."""
+        most = max(self._limit - self.held, self._limit // (len(self._accounts) + 1))
+        return account.held > 0 and account.held >= most
+
+    def may_read(self, charge: Charge, account: _Account) -> bool:
+        """Whether a reader of a key reads on."""
+        return not self.is_full(account) and (account.oldest is charge or self.room(account) > 0)
+
+    def complete(self, charge: Charge, account: _Account) -> None:
+        """Count the bytes of a reader as complete."""
+        self._take_out(charge, account)
+        charge.is_complete = True
+        account.held += charge.size
+        account.held_charges += 1
+        self.held += charge.size
+        self._resume()
 
     def give_back(self, charge: Charge, account: _Account) -> None:
         """Take the bytes of a reader out, and let others go on."""
-        was_oldest = account.oldest is charge
+        if charge.is_complete:
+            account.held -= charge.size
+            account.held_charges -= 1
+            self.held -= charge.size
+        else:
+            self._take_out(charge, account)
+        if not account.charges and not account.held_charges:
+            del self._accounts[account.key]
+        self._resume()
+
+    def _take_out(self, charge: Charge, account: _Account) -> None:
         del account.charges[charge]
         account.paused.pop(charge, None)
         account.size -= charge.size
         self.size -= charge.size
-        if not account.charges:
-            del self._accounts[account.key]
-        elif was_oldest and account.oldest in account.paused:
-            oldest = account.oldest
-            del account.paused[oldest]
-            oldest.resume()
-        self._resume()
 
     def _resume(self) -> None:
         """Let paused readers go on as far as there is room, the first to be paused first."""
         for account in self._accounts.values():
-            if account.paused:
+            if account.paused and not self.is_full(account):
+                oldest = account.oldest
+                if oldest is not None and oldest in account.paused:
+                    del account.paused[oldest]
+                    oldest.resume()
                 # What a reader brings is taken from what is left, and added to what its key has.
                 count = -(-self.room(account) // (2 * _READ))
                 for charge in list(islice(account.paused, max(count, 0))):

@@ -5,8 +5,8 @@ HELD      the message's head          reading stops until somebody asks (back-pr
 WANTED    read(limit)                 the reader gets 413
 UNWANTED  the reply's end, a failure  the connection is closed, after the reply
 
-The bytes of a WANTED body are charged to the account that its reader gives, until it is complete or has failed. The
-account pauses the connection where it has no room for more.
+The bytes of a WANTED body are charged to the account that its reader gives, until its exchange is over or it has
+failed: the handler has the bytes of a complete body. The account pauses the connection where it has no room for more.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ class Charge(Protocol):
         """Charge what came."""
         ...
 
+    def complete(self) -> None:
+        """Note that all has come."""
+        ...
+
     def close(self) -> None:
         """Give all of it back."""
         ...
@@ -129,11 +133,14 @@ class Body(Struct, eq=False):
         """Note that the parser has seen the end."""
         self.complete = True
         self.expects = False
+        if self.charge is not None:
+            self.charge.complete()
         self._wake()
 
     def fail(self, error: ClientError) -> None:
         """Give up: whoever reads gets this error, and what still comes is thrown away."""
         self.failure = self.failure or error
+        self.discharge()
         self.discard()
         self._wake()
 
@@ -151,8 +158,13 @@ class Body(Struct, eq=False):
             return False
         return self.length is None or self.length - self.size <= REST
 
+    def take_charge(self) -> Charge | None:
+        """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
+        charge, self.charge = self.charge, None
+        return charge
+
     async def read(self, limit: int, account: Account | None = None) -> bytes:
-        """The whole body, still content-encoded, handed over once; until it is there it is charged to the account."""
+        """The whole body, still content-encoded, handed over once; it is charged to the account."""
         if self.taken:
             raise RuntimeError("the body was already read")
         self.taken = True
@@ -179,16 +191,17 @@ class Body(Struct, eq=False):
             await self.waiter
         finally:
             self.waiter = None
-            self._discharge()
+            if not self.complete:
+                self.discharge()
             self.source.body_waited()
 
-    def _discharge(self) -> None:
+    def discharge(self) -> None:
+        """Give back what the body is charged with."""
         if self.charge is not None:
             self.charge.close()
             self.charge = None
 
     def _wake(self) -> None:
         """Let the reader look again, at a body of which no more comes."""
-        self._discharge()
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class HeldChannel:
         self._channel = channel
         self._pieces: list[bytes] = []
         self._severed: bool | None = None
+        self._after: list[Callable[[], None]] = []
 
     @property
     def gone(self) -> bool:
@@ -30,6 +32,10 @@ class HeldChannel:
         """Keep a piece back."""
         self._pieces.append(data)
 
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when the client has read what is kept back, or is gone."""
+        self._after.append(call)
+
     def sever(self, reset: bool) -> None:
         """Break off after what is kept back."""
         self._severed = reset
@@ -39,6 +45,8 @@ class HeldChannel:
         pieces, self._pieces = self._pieces, []
         if pieces:
             self._channel.send(b"".join(pieces))
+        for call in self._after:
+            self._channel.after_sending(call)
         if self._severed is not None:
             self._channel.sever(self._severed)
         return self._channel

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ logger = logging.getLogger("dragoman.http")
 BACKLOG = 64 * 1024
 # How much is parsed at once of what may hold many messages.
 SLICE = 4 * 1024
+# Pieces of a body in one read from which on the connection waits for its turn: chunks of less than 256 bytes.
+MANY_PIECES = 1024
 RESET = struct.pack("ii", 1, 0)
 # Members of an enumeration are slow to find, and these are looked for with every message.
 FRESH, IDLE, HEAD = ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase.HEAD
@@ -51,12 +54,14 @@ class Inbound(asyncio.Protocol):
         self.gone = False
         self.closing = False
         self.retiring = server.retired
-        # Nobody takes more; it reads on only in the loop's next turn.
+        # Nobody takes more; it reads on only in the loop's next turn, or in its own.
         self.holding = False
         self.waiting = False
         # The transport holds more than the client has read of late, and how much at the last look.
         self.paused = False
         self.unsent = 0
+        # Called when the client has read what was written, or never will.
+        self.when_sent: list[Callable[[], None]] = []
         # Since when the pace of a body is measured, and its size then.
         self.paced = (0.0, 0)
 
@@ -84,16 +89,22 @@ class Inbound(asyncio.Protocol):
             return
         if self.phase is BODY:
             self.since = self.loop.time()
+        before = self.intake.piece_count
         self._read(data)
-        if len(data) > LARGE_READ and not self.holding and not self.closing:
+        pieces = self.intake.piece_count - before
+        if (len(data) > LARGE_READ or pieces > MANY_PIECES) and not self.waiting and not self.closing:
             self.waiting = True
-            self.transport.pause_reading()
-            self.loop.call_soon(self._next_turn)
+            if not self.holding:
+                self.transport.pause_reading()
+            if pieces > MANY_PIECES:
+                self.loop.call_at(self.server.turn_after(pieces), self._next_turn)
+            else:
+                self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         """Read on after a large read, unless nobody takes more."""
         self.waiting = False
-        if not self.holding and not self.gone:
+        if not self.holding and not self.gone and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def eof_received(self) -> None:
@@ -103,6 +114,7 @@ class Inbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
+        self._tell_sent()
         self.backlog.clear()
         self.intake.forget()
         self.server.remove(self)
@@ -116,10 +128,20 @@ class Inbound(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Tell the handler that the client reads again, or turn to what had to wait."""
         self.paused = False
+        self._tell_sent()
         if self.current is not None:
             self.current.resume()
         else:
             self._turn()
+
+    def _is_behind(self) -> bool:
+        """Whether the transport holds much. uvloop pauses the protocol only in its next turn."""
+        return self.paused or self.transport.get_write_buffer_size() > self.server.limits.write_buffer
+
+    def _tell_sent(self) -> None:
+        waiting, self.when_sent = self.when_sent, []
+        for call in waiting:
+            call()
 
     # What requests and bodies call.
 
@@ -127,6 +149,13 @@ class Inbound(asyncio.Protocol):
         """Write to the client if it is there."""
         if not self.gone:
             self.transport.write(data)
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when the client has read most of what was written, or is gone."""
+        if not self.gone and self._is_behind():
+            self.when_sent.append(call)
+        else:
+            call()
 
     def sever(self, reset: bool) -> None:
         """Close at once; what was written is still sent, unless nobody reads it or the end must be seen as a break."""
@@ -195,6 +224,8 @@ class Inbound(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """See whether a limit has passed."""
+        if self.when_sent and not self._is_behind():
+            self._tell_sent()
         if self.phase is BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
@@ -228,11 +259,11 @@ class Inbound(asyncio.Protocol):
         body = self.current.content if self.current is not None else None
         if body is None:
             return
-        if self.holding:
-            # Not the client is silent: there is no room for what it sends.
+        if self.holding or self.waiting:
+            # Not the client is silent: there is no room for what it sends, or it waits for its turn.
             self.since = now
         since, size = self.paced
-        if self.holding or body.charge is None or not body.charge.is_contended:
+        if self.holding or self.waiting or body.charge is None or not body.charge.is_contended:
             self.paced = (now, body.size)
         elif now - since >= PACE_TIME:
             self.paced = (now, body.size)
@@ -366,6 +397,7 @@ class Inbound(asyncio.Protocol):
         self.task = None
         # They know the exchange, which knows its request.
         request.on_pause = request.on_resume = None
+        request.content.discharge()
         self.server.busy -= 1
         self.server.changed()
         if self.closing or self.gone:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from dragoman.errors import ClientError
-from dragoman.http.body import Account, Body
+from dragoman.http.body import Account, Body, Charge
 from dragoman.http.flight import HeaderList
 from dragoman.http.held_channel import HeldChannel
 from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
@@ -32,6 +32,10 @@ class Channel(Protocol):
 
     def send(self, data: bytes) -> None:
         """Write to the client."""
+        ...
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when the client has read most of what was written, or is gone."""
         ...
 
     def sever(self, reset: bool) -> None:
@@ -190,6 +194,14 @@ class Request:
             self.ended = True
             self.head = b""
             self._channel.sever(self.started and not self.chunked)
+
+    def take_charge(self) -> Charge | None:
+        """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
+        return self.content.take_charge()
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when the client has read most of what was written, or is gone."""
+        self._channel.after_sending(call)
 
     def hold(self, until: asyncio.Future[None]) -> None:
         """Send nothing more until something else is done; what is written meanwhile goes out then."""

@@ -360,6 +360,14 @@ def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
     _trigger_totals(db, measures)
 
 
+def m009_index_copies(db: sqlite3.Connection) -> None:
+    """Indexes under which neither the copies of an item nor the branches of a chain are read one by one."""
+    # What an owner says under an id of its own is in the way of what a provider gave.
+    db.execute("CREATE INDEX items_given ON items (id, owner) WHERE body = x''")
+    db.execute("DROP INDEX responses_by_root")
+    db.execute("CREATE INDEX responses_by_root ON responses (root, expires)")
+
+
 # What sums are kept by beside the time.
 _NAMES = ("key", "client", "provider", "model")
 # What has totals, and the expression of its number for a thread.
@@ -396,6 +404,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m006_keep_totals,
     m007_keep_stored_bytes,
     m008_count_bookkeeping,
+    m009_index_copies,
 )
 
 

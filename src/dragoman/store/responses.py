@@ -17,6 +17,8 @@ RUNNING = ("queued", "in_progress")
 _NOBODY = b"\x00"
 # How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
 _SPARE = 3600
+# Copies of an item among which one is chosen.
+_MOST_COPIES = 8
 
 
 class Item(Struct, frozen=True):
@@ -218,16 +220,22 @@ class Responses:
         ]
 
     def item(self, owner: bytes, item_id: str) -> bytes | None:
-        """An item by its id alone, the one that is kept longest; empty if its provider keeps it."""
+        """An item by its id alone; empty if its provider keeps it.
+
+        Of up to `_MOST_COPIES` copies it is the one that is kept longest. An owner may store an id any number of times,
+        and refer to it as often: each lookup reads no more rows than that.
+        """
         row = self._db.execute(
             """
-            SELECT items.body, coalesce(responses.expires, conversations.expires) AS until FROM items
-            LEFT JOIN responses ON responses.id = items.holder
-            LEFT JOIN conversations ON conversations.id = items.holder
-            WHERE items.id = ? AND items.owner = ? AND coalesce(responses.owner, conversations.owner) = items.owner
-            AND until > ? ORDER BY until DESC LIMIT 1
+            SELECT body FROM (
+                SELECT items.holder, side, position, coalesce(responses.expires, conversations.expires) AS until
+                FROM items LEFT JOIN responses ON responses.id = items.holder
+                LEFT JOIN conversations ON conversations.id = items.holder
+                WHERE items.id = ? AND items.owner = ? AND coalesce(responses.owner, conversations.owner) = items.owner
+                AND until > ? LIMIT ?
+            ) JOIN items USING (holder, side, position) ORDER BY until DESC LIMIT 1
             """,
-            (item_id, owner, self._now()),
+            (item_id, owner, self._now(), _MOST_COPIES),
         ).fetchone()
         return row[0] if row is not None else None
 
@@ -261,7 +269,12 @@ class Responses:
 
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
         """Whether somebody else has an item of this id."""
-        found = self._db.execute("SELECT 1 FROM items WHERE id = ? AND owner <> ? LIMIT 1", (item_id, owner))
+        # Two ranges of the index: `<>` would read every copy that this owner has.
+        found = self._db.execute(
+            "SELECT 1 FROM items WHERE id = ?1 AND owner < ?2 UNION ALL"
+            " SELECT 1 FROM items WHERE id = ?1 AND owner > ?2 LIMIT 1",
+            (item_id, owner),
+        )
         return found.fetchone() is not None
 
     def delete(self, owner: bytes, response_id: str) -> bool:

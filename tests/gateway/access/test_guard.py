@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
@@ -28,6 +29,8 @@ class Nobody:
     def send(self, data: bytes) -> None: ...
 
     def sever(self, reset: bool) -> None: ...
+
+    def after_sending(self, call: Callable[[], None]) -> None: ...
 
     def hold(self) -> None: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.http.body import Body
@@ -22,6 +24,9 @@ class Wire:
 
     def sever(self, reset: bool) -> None:
         self.sent.append(b"severed")
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        call()
 
     def hold(self) -> None: ...
 

@@ -47,6 +47,10 @@ def _memory(house: House) -> Memory:
     return Memory(house.app.service, PLACE)
 
 
+def _nothing() -> None:
+    """Nothing of the request is held."""
+
+
 def test_a_request_that_refers_back_says_everything_itself() -> None:
     with keeping() as house:
         first = create(house)
@@ -93,7 +97,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
             assert task is not None
             held = store.read(gate)
             await gate.passed_by_nobody()
-            leaving = asyncio.ensure_future(memory.leave(prepared, DetachedClient(), for_ever))
+            leaving = asyncio.ensure_future(memory.leave(prepared, DetachedClient(), for_ever, lambda: _nothing))
             await asyncio.sleep(0)
             # Asked for right behind it: before anybody runs it, and says so.
             written = store.read(lambda tables: tables.responses.find(b"", task.response_id))

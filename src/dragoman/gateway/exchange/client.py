@@ -14,6 +14,7 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.paths import ApiPath
+from dragoman.http.body import Charge
 from dragoman.http.flight import HeaderList, header
 from dragoman.routing.target import Target
 
@@ -38,7 +39,7 @@ class ClientRequest(Struct, frozen=True):
 
 
 class Client(Protocol):
-    """Five verbs: either `respond`, or `start`, `write` … and `end`; `abort` breaks a reply off."""
+    """Verbs: either `respond`, or `start`, `write` … and `end`; `abort` breaks a reply off."""
 
     started: bool
     ended: bool
@@ -70,4 +71,12 @@ class Client(Protocol):
 
     def abort(self) -> None:
         """Break the reply off so that the client sees it."""
+        ...
+
+    def take_charge(self) -> Charge | None:
+        """What its request is charged to, for whoever has that for longer than the exchange lasts."""
+        ...
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call when it has read most of what was written, or is gone."""
         ...

@@ -189,6 +189,7 @@ class Driver(StoreActs):
             self._flight.close()
         self._give_back()
         self._discharge()
+        self._forget_request()
         self._memory.end()
 
     # Before the provider.
@@ -211,12 +212,26 @@ class Driver(StoreActs):
             finally:
                 its_own.settle()
 
-        left = encode(await self._memory.leave(command.prepared, detached, run, self._asked.place))
+        left = encode(
+            await self._memory.leave(command.prepared, detached, run, self._hand_on_request, self._asked.place)
+        )
         self._account.note(kind="")
         if not its_own.is_settled:
             # Its client is about to hear of it.
             service.accounting.open(its_own.record, command.prepared.target, len(command.resume.body))
         return left
+
+    def _hand_on_request(self) -> Callable[[], None]:
+        """What gives back the bytes of the request, which are held as long as its response runs."""
+        held = [self._client.take_charge(), self._recalled]
+        self._recalled = None
+
+        def give_back() -> None:
+            for charge in held:
+                if charge is not None:
+                    charge.close()
+
+        return give_back
 
     # The provider.
 
@@ -296,7 +311,9 @@ class Driver(StoreActs):
 
     def _discharge(self) -> None:
         if self._charge is not None:
-            self._charge.close()
+            # What was sent is held until the client has read it.
+            self._charge.complete()
+            self._client.after_sending(self._charge.close)
             self._charge = None
 
     def _called(self) -> Flight:

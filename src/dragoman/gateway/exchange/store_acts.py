@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 
 from dragoman.errors import DragomanError, bare
+from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.steps import (
     AwaitKept,
@@ -31,6 +32,7 @@ from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Memory
+from dragoman.gateway.stored_responses.recall import refers
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.gateway.stored_responses.stored_state import located
 
@@ -45,6 +47,8 @@ class StoreActs(ABC):
     _keeper: asyncio.Future[None] | None = None
     _noting: asyncio.Future[bool] | None = None
     _leaving = False
+    # What was looked up for the request, as the budget of its key has it.
+    _recalled: Charge | None = None
 
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         self._service = service
@@ -64,8 +68,23 @@ class StoreActs(ABC):
     def _locate(self, command: Locate) -> Awaitable[object]:
         return located(self._service.state, self._asked.key, command.said, noted=self._service.notes_ids)
 
-    def _recall(self, command: Recall) -> Awaitable[object]:
-        return self._memory.recall(self._asked.key, command.body, command.looked, command.target)
+    async def _recall(self, command: Recall) -> object:
+        """Look up what a request refers to, which may be a thousand times its size."""
+        said = command.looked.said
+        if said is None or not refers(said, native=True):
+            return await self._memory.recall(self._asked.key, command.body, command.looked, command.target)
+        # Another target is told what was found anew.
+        self._forget_request()
+        async with self._service.unfinished.turn(self._account.record.key) as charge:
+            found = await self._memory.recall(self._asked.key, command.body, command.looked, command.target)
+            charge.take(found.size if found is not None else 0)
+        self._recalled = charge
+        return found
+
+    def _forget_request(self) -> None:
+        if self._recalled is not None:
+            self._recalled.close()
+            self._recalled = None
 
     def _reserve(self, command: Reserve) -> Awaitable[object]:
         return self._memory.begin(self._asked.key, command.prepared)

@@ -61,17 +61,23 @@ async def serve_conversation(
         answering = _answering(service.settings, owner, found, request, body, bodies, below[1:])
     room = await service.state.quota.reserve(owner, len(raw)) if request.method == "POST" else None
     try:
-        if request.method in ("POST", "DELETE"):
-            told = await change(store, service.log, answering)
-        else:
-            told = await store.read(answering)
+        async with service.buffered.turn(account.record.key) as charge:
+            if request.method in ("POST", "DELETE"):
+                told = await change(store, service.log, answering)
+            else:
+                told = await store.read(answering)
+            charge.take(told.size)
     except Leased:
         raise locked(below[0]) from None
     finally:
         if room is not None:
             room()
-    answer = await beside_loop(lambda: encode(told.show()), told.size, account.record.key)
-    send(service, request, account, answer)
+    try:
+        answer = await beside_loop(lambda: encode(told.show()), told.size, account.record.key)
+        send(service, request, account, answer)
+    finally:
+        # What was sent is held until the client has read it.
+        request.after_sending(charge.close)
 
 
 class _Told(Struct, frozen=True):

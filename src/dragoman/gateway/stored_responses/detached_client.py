@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.gateway.exchange.client import Client
+from dragoman.http.body import Charge
 from dragoman.http.flight import HeaderList
 
 
@@ -75,3 +76,11 @@ class DetachedClient:
     def abort(self) -> None:
         """Take the end of a reply that broke off."""
         self.ended = self.broken = True
+
+    def take_charge(self) -> Charge | None:
+        """Nothing: whoever made it has the request."""
+        return None
+
+    def after_sending(self, call: Callable[[], None]) -> None:
+        """Call at once: nothing is on its way."""
+        call()

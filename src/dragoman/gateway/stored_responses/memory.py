@@ -214,9 +214,13 @@ class Memory:
         prepared: ProviderRequest,
         client: DetachedClient,
         run: Callable[[], Awaitable[None]],
+        hand_on: Callable[[], Callable[[], None]],
         place: KeyPlace | None = None,
     ) -> JsonObject:
-        """Let the response run in the background, in the place of whoever asked for it; give it as it stands."""
+        """Let the response run in the background, in the place of whoever asked for it; give it as it stands.
+
+        `hand_on` gives what is called when it has ended: the request is held until then.
+        """
         state, task, kept_answer = self._service.state, self._task, self.kept_answer
         assert task is not None and kept_answer is not None
         state.background.check(task.owner, shared=several_owners(self._service.settings))
@@ -231,7 +235,7 @@ class Memory:
             kept_answer=kept_answer,
             client=client,
             exchange=run,
-            release=release if kept_place is None else partial(_all, release, kept_place.release),
+            release=partial(_all, release, hand_on(), _nothing if kept_place is None else kept_place.release),
             mint=self._service.mint,
         )
         await state.background.start(running)

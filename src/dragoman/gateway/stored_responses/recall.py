@@ -349,10 +349,14 @@ def _resolved(
     """The items with those in place of references; None if there is no reference, or none that is ours to resolve."""
     found = list(inputs)
     changed = False
+    # Each id is looked up once, however often a request refers to it.
+    known: dict[str, bytes | None] = {}
     for api_path, reference in referred.items():
         # Of an item that a provider keeps there is only the id.
         assert tables is not None
-        kept = tables.responses.item(owner, reference)
+        if reference not in known:
+            known[reference] = tables.responses.item(owner, reference)
+        kept = known[reference]
         if not kept and not native:
             raise _no_item(reference)
         changed = changed or bool(kept)

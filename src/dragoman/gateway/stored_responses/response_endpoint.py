@@ -40,6 +40,7 @@ from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import DONE
 
 _PAGE, _LARGEST_PAGE = 20, 100
+_READS = ("GET", "HEAD")
 # How often a response that runs is looked at by those who listen.
 _LOOK = 0.1
 _DELETED = "the response was deleted before it was complete"
@@ -55,19 +56,46 @@ async def serve_response(
     _, response_id, *below = api_path.rest.strip("/").split("/")
     state, owner = service.state, owner_of(key)
     store = state.store
-    kept = None
-    if store is not None:
-        kept = await store.read(lambda tables: tables.responses.find(owner, response_id))
-    if store is None or kept is None or not kept.body:
-        await _elsewhere(service, request, api_path, account, owner, response_id, kept)
+    if store is None:
+        await _elsewhere(service, request, api_path, account, owner, response_id, None)
         return
+    async with service.buffered.turn(account.record.key) as charge:
+        kept = await store.read(lambda tables: tables.responses.find(owner, response_id))
+        charge.take(len(kept.body) if kept is not None else 0)
+        items, page = None, None
+        if kept is not None and kept.body and request.method in _READS and below == ["input_items"]:
+            page = page_of(request)
+            items = await store.read(partial(_input_items, owner=owner, kept=kept))
+            charge.take(size_of(items))
+    try:
+        if kept is None or not kept.body:
+            await _elsewhere(service, request, api_path, account, owner, response_id, kept)
+        elif request.method == "GET" and not below and _flag(request, "stream"):
+            # Its pieces are read one by one.
+            charge.close()
+            await _listen(service, request, account, store, owner, kept)
+        elif items is not None and page is not None:
+            listing = await beside_loop(partial(_listing, items, page), size_of(items), account.record.key)
+            send(service, request, account, listing)
+        else:
+            await _serve(service, request, api_path, account, owner, kept)
+    finally:
+        # What was sent is held until the client has read it.
+        request.after_sending(charge.close)
+
+
+async def _serve(
+    service: Service, request: Request, api_path: ApiPath, account: Account, owner: bytes, kept: Kept
+) -> None:
+    """Answer what is asked of a response as a whole."""
+    _, response_id, *below = api_path.rest.strip("/").split("/")
+    state = service.state
+    store = state.store
+    assert store is not None
     if state.background.is_broken(kept.id, kept.status, kept.alive):
         kept = await store.write(partial(looked_after, owner=owner, kept=kept))
     match request.method, below:
         case "GET" | "HEAD", []:
-            if _flag(request, "stream") and request.method == "GET":
-                await _listen(service, request, account, store, owner, kept)
-                return
             await _show(service, request, account, kept)
         case "DELETE", []:
             await change(store, service.log, lambda tables: tables.responses.delete(owner, response_id))
@@ -82,11 +110,6 @@ async def serve_response(
                 kept = await change(store, service.log, partial(ended, owner=owner, kept=kept, status="cancelled"))
                 state.background.cancel(response_id)
             await _show(service, request, account, kept)
-        case "GET" | "HEAD", ["input_items"]:
-            page = page_of(request)
-            items = await store.read(partial(_input_items, owner=owner, kept=kept))
-            listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items), account.record.key)
-            send(service, request, account, listing)
         case _:
             raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
 
@@ -319,6 +342,10 @@ def page_of(request: Request) -> Page:
     if not 1 <= limit <= _LARGEST_PAGE:
         raise ClientError(400, f"limit is from 1 to {_LARGEST_PAGE}", param="limit")
     return Page(order == "desc", limit, query.get("after", [""])[0])
+
+
+def _listing(items: Sequence[Item], page: Page) -> bytes:
+    return encode(_paged(items, page))
 
 
 def _paged(items: Sequence[Item], page: Page) -> JsonObject:
