@@ -164,13 +164,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     header_count: int = 128
     # A provider's whole answer, decoded.
     answer: int = 256 * MEBIBYTE
-    # One event of a provider's stream, which is one piece of work on the loop.
+    # One event of a provider's stream.
     event: int = 16 * MEBIBYTE
     # Request bodies that have not come completely, of all gateway keys, in each process. A client beyond its key's part
     # is not read until there is room; the first body of a key always is.
     unfinished_bytes: int = 256 * MEBIBYTE
-    # Answers that are read as a whole before the client gets them, likewise: a provider beyond the part of a key is not
-    # read until there is room.
+    # Answers that are read as a whole before the client gets them, and what each stream holds beyond 1 MiB, likewise: a
+    # provider beyond the part of a key is not read until there is room.
     buffered_bytes: int = 256 * MEBIBYTE
     # Open connections to one address of a provider.
     connections: int = 1024

@@ -55,6 +55,7 @@ class Source:
         "_whole",
         "answered",
         "calls",
+        "content",
         "counted",
         "decoder",
         "failure",
@@ -103,6 +104,8 @@ class Source:
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
+        # How many bytes of content came so far, about: an encoder may tell all of it again at an end.
+        self.content = 0
         # How many calls there were, and the id of the first.
         self.calls = 0
         self.first_call = ""
@@ -124,7 +127,9 @@ class Source:
         events: list[Event] = []
         try:
             for frame in self._reader.feed(chunk):
-                events += self._feed(frame)
+                told = self._feed(frame)
+                self.content += _content_in(told, len(frame.data))
+                events += told
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
         return self._noted(events)
@@ -265,6 +270,21 @@ def _have_content(events: list[Event]) -> bool:
         elif type(event) not in _SILENT:
             return True
     return False
+
+
+def _content_in(events: list[Event], size: int) -> int:
+    """How many bytes of content an event of so many bytes told: those of plain text, and all where there is more."""
+    content = 0
+    for event in events:
+        if type(event) is PartGrew:
+            delta = event.delta
+            if type(delta) is ArgumentsDelta or (type(delta) is TextDelta and not delta.logprobs):
+                content += len(delta.text)
+            else:
+                return size
+        elif type(event) not in _SILENT:
+            return size
+    return content
 
 
 def _as_it_is(failure: Failure) -> Failure:
