@@ -9,7 +9,8 @@ another has many; in return, keys that come one after the other may exceed the b
 read brings.
 
 There are two budgets: unfinished request bodies, which give their bytes back when they are complete, and responses
-that are read as a whole, or held by a stream, which do so when their exchange ends. No reader of one waits for room in the other.
+that are read as a whole, or held by a stream, which do so when their exchange ends. No reader of one waits for room in
+the other.
 """
 
 from __future__ import annotations
