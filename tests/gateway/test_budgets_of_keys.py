@@ -27,10 +27,12 @@ from tests.gateway.harness import (
     running,
     settings_for,
     stay_silent,
+    stream,
 )
 from tests.gateway.harness import read_answer as read
 from tests.gateway.keeping_house import ALICE, BOB, ECHO
-from tests.gateway.says import SAID, question, streams, tells, text_of
+from tests.gateway.says import SAID, question, streamed_text, streams, tells, text_of
+from tests.laws.floods import chunk
 from tests.sdk.digging import dig_text
 from tests.waiting import LIMIT, wait_until
 
@@ -161,6 +163,47 @@ def test_item_22_a4_answers_of_a_key_wait_for_room_as_long_as_it_takes(client: s
                 for connection in (oldest, other):
                     answer = read(connection)
                     assert (answer.status, text_of(client, answer.json())) == (200, text)
+        wait_until(lambda: not buffered._accounts, "nothing is left in the budget")
+        assert buffered.size == 0
+
+
+@pytest.mark.parametrize(
+    ("client", "kind"),
+    [
+        (MESSAGES, "an answer that comes whole in a stream"),
+        (MESSAGES, "an event that does not end"),
+        (CHAT, "an event that does not end"),
+        (RESPONSES, "text that the end tells again"),
+    ],
+)
+def test_item_22_a4_what_streams_hold_is_buffered_too(client: str, kind: str) -> None:
+    """Six streams of 100 MB each held all of it: 256 MiB was the limit of answers that are read as a whole alone."""
+    text = "word " * 800_000
+    if kind == "an answer that comes whole in a stream":
+        data = b"".join(step for step in tells(CHAT, text).steps if isinstance(step, bytes))
+        parted = [data[:-1000], data[-1000:]]
+    elif kind == "an event that does not end":
+        data = chunk({"content": text})
+        parted = [data[:-1000], data[-1000:] + chunk({}, "stop") + b"data: [DONE]\n\n"]
+    else:
+        piece = chunk({"content": "word " * 10_000})
+        parted = [piece * 80, chunk({}, "stop") + b"data: [DONE]\n\n"]
+    gate = Gate()
+    replies = iter([stream(parted[0], gate, parted[1]), stream(*parted), streams(CHAT)])
+    asked = question(client, CHAT, stream=True)
+    with gateway(lambda _: next(replies), Limits(buffered_bytes=2 * MIB)) as house:
+        buffered = house.app.service.buffered
+        with house.begin_post(PATHS[client], asked, **as_(ALICE)) as oldest:
+            wait_until(lambda: buffered.size >= 2 * MIB, "the first part of a stream is here")
+            with house.begin_post(PATHS[client], asked, **as_(ALICE)) as other:
+                wait_until(lambda: len(buffered._accounts["key0"].paused) == 1, "another stream waits for room")
+                told = house.post(PATHS[client], asked, **as_(BOB))
+                assert (told.status, streamed_text(client, told.body)) == (200, SAID)
+                with ThreadPoolExecutor() as readers:
+                    reading = [readers.submit(read, connection) for connection in (oldest, other)]
+                    gate.open(house)
+                    for answer in (each.result(LIMIT) for each in reading):
+                        assert (answer.status, streamed_text(client, answer.body)) == (200, text)
         wait_until(lambda: not buffered._accounts, "nothing is left in the budget")
         assert buffered.size == 0
 

@@ -23,7 +23,7 @@ from tests.byte_counting import ByteCounter
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, House, Received, Reply, running, stream, whole
 from tests.gateway.harness import PATHS as PATHS_OF
 from tests.gateway.says import NAMES, error_body, turn
-from tests.laws.floods import FLOODS
+from tests.laws.floods import FLOODS, chunk, delta, fragment, frame, message, started
 from tests.laws.hostile import Shape, conversations, envelopes
 from tests.laws.json_counting import counting_json
 from tests.sdk.providers import answer as answer_of
@@ -273,6 +273,47 @@ def test_item_22_a3_nor_is_one_that_the_end_of_the_stream_cuts_short(
 ) -> None:
     cut = max(_large(provider, ONE_EVENT[provider][0]).split(b"\n\n"), key=len)
     assert 200 <= _ask(client, provider, served, stream(cut), streams=True) < 600
+
+
+# Streams of small events whose last ones tell all of the others again, or at last.
+GATHERED = {
+    "a long text": (MESSAGES, delta(0, "text_delta", text="x" * 20_000)),
+    "thinking": (MESSAGES, delta(0, "thinking_delta", thinking="x" * 20_000)),
+    "arguments": (CHAT, fragment(0, "x" * 20_000)),
+    "log probabilities": (
+        CHAT,
+        chunk({"content": "x"}, logprobs={"content": [{"token": "a" * 20_000, "logprob": -1}]}),
+    ),
+    "a call beside another": (CHAT, fragment(1, "x") * 200),
+}
+BEGUN = {
+    "a long text": started(0, {"type": "text", "text": ""}),
+    "thinking": started(0, {"type": "thinking", "thinking": ""}),
+    "arguments": fragment(0, '{"a":"', "run", "a"),
+    "log probabilities": b"",
+    "a call beside another": fragment(0, "{", "run", "a") + fragment(1, '{"a":"', "run", "b"),
+}
+MESSAGE_ENDED = frame({"type": "content_block_stop", "index": 0})
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("kind", GATHERED)
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
+def test_item_22_a3_the_end_of_a_long_stream_is_no_work_of_the_loop(
+    client: str, kind: str, is_cut: bool, served: tuple[House, LoopWork, Script]
+) -> None:
+    """The end of 100 MB of text took five seconds, after which the watchdog ended the gateway."""
+    provider, piece = GATHERED[kind]
+    if provider == CHAT:
+        opened, ended = BEGUN[kind], chunk({}, "stop") + b"data: [DONE]\n\n"
+    else:
+        opened, _, last = message(BEGUN[kind] + b"|").partition(b"|")
+        ended = MESSAGE_ENDED + last
+    steps = [opened, *[piece] * (LARGE // 20_000), *([] if is_cut else [ended])]
+    # Each in a read of its own.
+    assert (
+        _ask(client, provider, served, stream(*[each for step in steps for each in (step, 0.0)]), streams=True) == 200
+    )
 
 
 @pytest.mark.parametrize("kind", ERRORS)

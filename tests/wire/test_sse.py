@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -183,6 +184,20 @@ def test_a_large_event_in_many_reads_is_read_once() -> None:
     stream = b"event: big\ndata: " + payload + b"\n\n"
     chunks = [stream[start : start + 1024] for start in range(0, len(stream), 1024)]
     assert read(*chunks, limit=8 << 20) == [Frame("big", payload)]
+
+
+def test_an_event_of_many_lines_takes_little_more_than_its_size() -> None:
+    """16 MiB of two letters each took 250 MB, and one step that nobody could interrupt."""
+    block = b"xy\n" * 700_000 + b"data: a\n" + b"event: b\ndata\ndata: c"
+    tracemalloc.start()
+    try:
+        frames = read(block, b"\n\n", limit=len(block))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert frames == [Frame("b", b"a\n\nc")]
+    # The reader holds it, and gives it on in one piece.
+    assert most < 5 * len(block)
 
 
 def test_frames_are_written_as_the_providers_write_them() -> None:

@@ -166,14 +166,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     header_count: int = 128
     # A provider's whole answer, decoded.
     answer: int = 256 * MEBIBYTE
-    # One event of a provider's stream, which is one piece of work on the loop.
+    # One event of a provider's stream.
     event: int = 16 * MEBIBYTE
     # Request bodies that have not come completely, of all gateway keys, in each process; and as many bytes of complete
     # ones, with what they refer to, until their exchanges end. A client beyond its key's part is not read until there
     # is room.
     unfinished_bytes: int = 256 * MEBIBYTE
-    # Answers that are read as a whole before the client gets them, likewise: a provider beyond the part of a key is not
-    # read until there is room. And as many bytes of such answers, and of stored ones, that clients have not read.
+    # Answers that are read as a whole before the client gets them, and what each stream holds beyond 1 MiB, likewise: a
+    # provider beyond the part of a key is not read until there is room. And as many bytes of such answers, and of
+    # stored ones, that clients have not read.
     buffered_bytes: int = 256 * MEBIBYTE
     # Open connections to one address of a provider.
     connections: int = 1024

@@ -12,8 +12,8 @@ read brings.
 What is read completely is counted apart: it is held until an exchange ends by itself, and needs no reader for that.
 So a key holds at most its part of each, and what one reader brings.
 
-There are two budgets: requests, which are held until their exchange ends, and responses that are read as a whole, which
-are held until the client has read them. No reader of one waits for room in the other.
+There are two budgets: requests, which are held until their exchange ends, and responses that are read as a whole, or
+held by a stream, which are held until the client has read them. No reader of one waits for room in the other.
 
 A reader whose size is not known before it has read, as from the store, takes a turn: one of a key at a time waits for
 room, reads, and charges what it found. So the store is never asked for more than one large thing of a key at a time.

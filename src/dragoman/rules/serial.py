@@ -29,11 +29,13 @@ Sink = Callable[[Event], None]
 class Serializer:
     """Passes events on to a sink so that at most one part is open, numbered from 0 without gaps."""
 
-    __slots__ = ("_blank", "_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting")
+    __slots__ = ("_blank", "_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting", "held")
 
     def __init__(self, sink: Sink, ledger: Ledger) -> None:
         self._sink = sink
         self._ledger = ledger
+        # How many events have had to wait so far.
+        self.held = 0
         self._open: int | None = None
         self._number = 0
         self._next = 0
@@ -66,6 +68,7 @@ class Serializer:
             self._sink(event)
 
     def _grow(self, event: PartGrew) -> None:
+        self.held += 1
         held = self._held.get(event.index)
         if held is None:
             self._waiting[event.index].append(event)

@@ -41,6 +41,11 @@ class Lane(Protocol):
         """What is wrong with an answer that the provider thinks complete."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """How many events have waited so far to be told behind others."""
+        ...
+
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         """The client's bytes for the events that a chunk told."""
         ...
@@ -78,7 +83,12 @@ class Translation:
         def tell(event: Event) -> None:
             write(encode_event(event))
 
-        self._sink: Sink = Serializer(tell, ledger) if inner.serial else tell
+        self._serializer = Serializer(tell, ledger) if inner.serial else None
+        self._sink: Sink = self._serializer or tell
+
+    @property
+    def waiting(self) -> int:
+        return 0 if self._serializer is None else self._serializer.held
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         sink, fold = self._sink, self._fold
@@ -106,6 +116,7 @@ class Collection:
     """A client that did not ask for a stream: the answer is folded and told at the end."""
 
     def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
@@ -140,6 +151,7 @@ class Summary:
     """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
 
     def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None

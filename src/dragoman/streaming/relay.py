@@ -22,6 +22,7 @@ class Relay:
 
     def __init__(self, decoder: StreamDecoder) -> None:
         self.status = 200
+        self.waiting = 0
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
         self._decoder = decoder

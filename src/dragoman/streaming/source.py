@@ -59,6 +59,7 @@ class Source:
         "_whole",
         "answered",
         "calls",
+        "content",
         "counted",
         "decoder",
         "failure",
@@ -110,6 +111,8 @@ class Source:
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
+        # How many bytes of content came so far, about: an encoder may tell all of it again at an end.
+        self.content = 0
         # How many calls there were, and the id of the first.
         self.calls = 0
         self.first_call = ""
@@ -133,7 +136,9 @@ class Source:
             for frame in self._reader.feed(chunk):
                 if len(frame.data) > MAX_EVENT_VALUES:
                     _check_values(frame.data)
-                events += self._feed(frame)
+                told = self._feed(frame)
+                self.content += _content_in(told, len(frame.data))
+                events += told
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
         return self._noted(events)
@@ -285,6 +290,21 @@ def _check_values(data: bytes) -> None:
     """Refuse JSON with too many values before they are built."""
     if exceeds(data, MAX_EVENT_VALUES):
         raise WireError("event stream", f"at most {MAX_EVENT_VALUES} values", "more")
+
+
+def _content_in(events: list[Event], size: int) -> int:
+    """How many bytes of content an event of so many bytes told: those of plain text, and all where there is more."""
+    content = 0
+    for event in events:
+        if type(event) is PartGrew:
+            delta = event.delta
+            if type(delta) is ArgumentsDelta or (type(delta) is TextDelta and not delta.logprobs):
+                content += len(delta.text)
+            else:
+                return size
+        elif type(event) not in _SILENT:
+            return size
+    return content
 
 
 def _as_it_is(failure: Failure) -> Failure:

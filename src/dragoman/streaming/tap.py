@@ -82,6 +82,11 @@ class Watched:
         return self._lane.status
 
     @property
+    def waiting(self) -> int:
+        """How many events have waited so far to be told behind others."""
+        return self._lane.waiting
+
+    @property
     def resume(self) -> tuple[JsonObject, ...] | None:
         """The blocks to send again if the provider only paused."""
         return self._lane.resume

@@ -30,6 +30,8 @@ from dragoman.wire.sse import silent_end
 DEFAULT_LIMIT = 64 * 1024 * 1024
 # Half a frame that is longer is read as any other.
 _SKIMMED = 256 * 1024
+# What an event that waits behind others counts for, in bytes: to tell it takes as long as to write so many.
+_WAITING_EVENT = 64
 # As a number: that is found several times faster than bytes of length one.
 _RETURN = 0x0D
 
@@ -80,6 +82,8 @@ class StreamPipeline:
             new_pauses = self._source.new_pauses = partial(PauseStage, outer.name, resumes)
             if may_pause(asked):
                 self._source.pauses = new_pauses()
+        # Whether an end tells again, or at last, what came long before it.
+        self._gathers = not relayed and not collect and (inner.serial or asked.summarises or may_pause(asked))
         self._lane: Lane
         if collect:
             self._lane = Collection(inner, outer, asked, minted, self._ledger)
@@ -116,11 +120,23 @@ class StreamPipeline:
         """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
         return len(self._rest) + self._source.held
 
+    @property
+    def gathered(self) -> int:
+        """How many bytes came of what the next end of a part, or of the answer, may tell once more; about."""
+        return self._source.content + _WAITING_EVENT * self._lane.waiting if self._gathers else 0
+
     def workload(self, chunk: bytes) -> int:
-        """How many bytes are worked on by feeding these: what is only held, or passed on, is no work."""
+        """How many bytes are worked on by feeding these: what is only held, or passed on, is no work.
+
+        An end in them may tell all that was gathered.
+        """
         if self._source.over or self._source.is_whole or (b"\n" not in chunk and b"\r" not in chunk):
             return 0
-        return self.held + len(chunk)
+        size = self.held + len(chunk) + self.gathered
+        if self._plain_end is None or not self._source.spoken:
+            return size
+        # Relayed frames of content are passed on unread.
+        return size - self._outer.plain_end(bytes(self._rest) + chunk, 0)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
         """Pass on relayed frames of content unread: reading them would be most of what they cost.

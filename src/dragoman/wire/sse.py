@@ -9,6 +9,7 @@ Not here: what an event name means, `[DONE]` as an end, JSON. `data` stays bytes
 """
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -20,6 +21,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # As numbers: looking for a byte by its number is several times faster than looking for bytes of length one.
 _LINE_FEED = 0x0A
 _RETURN = 0x0D
+# Bytes of an event whose lines are split at a time, about.
+_SPLIT_AT_ONCE = 64 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -178,11 +181,21 @@ def silent_end(chunk: bytes, start: int, limit: int) -> int:
     return start if run is None else run.end()
 
 
+def _lines(block: bytes) -> Iterator[bytes]:
+    """The lines of an event, some at a time: a list of millions takes many times their size, and others wait for it."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + _SPLIT_AT_ONCE)
+        end = len(block) if end < 0 else end
+        yield from block[start:end].split(b"\n")
+        start = end + 1
+
+
 def _read_lines(block: bytes) -> tuple[str | None, bytes | None]:
     """Reads the lines of one event; the data is None if no line was data."""
     event = b""
     data: list[bytes] = []
-    for line in block.split(b"\n"):
+    for line in _lines(block):
         # A comment has the empty field name, so it falls through with `id`, `retry` and unknown fields.
         field, _, value = line.partition(b":")
         if field == b"data":

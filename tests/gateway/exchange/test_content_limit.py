@@ -47,7 +47,7 @@ SILENT: dict[str, list[bytes]] = {
 }
 BRIEF = Setup(timeouts=Timeouts(content=60.0, idle=20.0))
 # As much as an event may be, so that few bytes are many.
-SMALL = Limits(event=64 * 1024)
+SMALL = Limits(event=16 * 1024)
 
 
 def opened(client: str, provider: str) -> Steps:

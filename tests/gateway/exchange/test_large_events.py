@@ -28,7 +28,7 @@ class Beside:
         self.sizes: list[int] = []
         self.go_on = asyncio.Event()
         monkeypatch.setattr(large_events, "beside_loop", self)
-        monkeypatch.setattr(large_events, "INLINE", 8)
+        monkeypatch.setattr(large_events, "_AT_ONCE", 8)
 
     async def __call__(self, work: Callable[[], bytes], size: int, key: str, *, paid: bool) -> bytes:
         assert paid
@@ -122,7 +122,7 @@ def test_item_22_a3_a_large_event_is_told_in_its_order(monkeypatch: pytest.Monke
         beside, out, flight = Beside(monkeypatch), list[bytes](), Handed([SMALL, LARGE, SMALL, SMALL])
         await pumped(flight, beside, out)
         assert out == [SMALL, LARGE, SMALL, SMALL]
-        assert beside.sizes == [1_000, 1, 1]
+        assert beside.sizes == [large_events._LEAST, 1, 1]
         assert flight.calls == ["pause", "resume"]
 
     asyncio.run(main())

@@ -456,10 +456,16 @@ def test_pitfall_205_back_pressure_reaches_the_provider() -> None:
 
 
 def is_paused(house: House) -> bool:
-    """Whether the gateway reads nothing from the provider although the call is under way."""
+    """Whether the gateway reads nothing from the provider although the call is under way, as its client reads nothing.
+
+    It does not read while a large event is worked on, either.
+    """
 
     def reads() -> bool:
         transports = list(house.loop._transports.values())  # type: ignore[attr-defined]  # asyncio has no public list
+        inbound = [each for each in transports if each.get_extra_info("sockname") == ("127.0.0.1", house.port)]
+        if not any(each._protocol_paused for each in inbound):
+            return True
         peer = ("127.0.0.1", house.provider.port)
         outbound = [each for each in transports if each.get_extra_info("peername") == peer]
         return not any(not each.is_closing() and not each.is_reading() for each in outbound)

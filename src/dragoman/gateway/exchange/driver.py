@@ -83,6 +83,8 @@ from dragoman.wire.json import encode
 
 # How something that is waited for may end.
 _OUTCOMES = (HungUp, DragomanError)
+# What a stream may hold before it is charged, and from then on between two charges, in bytes.
+_UNCHARGED = 1024 * 1024
 # How long an exchange that has ended waits to know what it took, in seconds.
 _COUNTING = 2.0
 
@@ -102,6 +104,8 @@ class Driver(StoreActs):
     _slot: Slot | None = None
     # What is buffered of its answer, as the budget of its key has it.
     _charge: Charge | None = None
+    # How many bytes of a stream are charged.
+    _charged = 0
     _hung_up = False
     # The stream that is heard, what came of it, and how much that may be.
     _translator: StreamPipeline | None = None
@@ -294,11 +298,21 @@ class Driver(StoreActs):
         return collect(command, self._reading())
 
     def _reading(self) -> Reading:
-        service, key = self._service, self._account.record.key
+        most, key = self._service.settings.limits.answer, self._account.record.key
+        return Reading(self._called(), self._limits, self._clock, most, key, self._open_charge())
+
+    def _open_charge(self) -> Charge:
         if self._charge is None:
-            self._charge = service.buffered.of(key).open(self._stop_reading, self._read_on)
-        most = service.settings.limits.answer
-        return Reading(self._called(), self._limits, self._clock, most, key, self._charge)
+            budget = self._service.buffered.of(self._account.record.key)
+            self._charge = budget.open(self._stop_reading, self._read_on)
+        return self._charge
+
+    def _charge_stream(self, translator: StreamPipeline) -> None:
+        """Charge what a stream holds: of an unfinished event, of frames that wait, and what its end tells again."""
+        size = translator.held + translator.gathered + self._machine.attempt.held_size
+        if size > self._charged + _UNCHARGED:
+            self._open_charge().add(size - self._charged)
+            self._charged = size
 
     def _stop_reading(self) -> None:
         self._limits.suspend()
@@ -306,10 +320,17 @@ class Driver(StoreActs):
 
     def _read_on(self) -> None:
         self._limits.resume()
-        if self._flight is not None:
+        if self._events is not None:
+            self._events.resume()
+        elif self._flight is not None:
             self._flight.resume()
 
+    def _is_held_up(self) -> bool:
+        """Whether a stream is not to be read on: its client is slow, or there is no room for more of it."""
+        return self._client.paused or (self._charge is not None and self._charge.is_paused)
+
     def _discharge(self) -> None:
+        self._charged = 0
         if self._charge is not None:
             # What was sent is held until the client has read it.
             self._charge.complete()
@@ -341,7 +362,7 @@ class Driver(StoreActs):
             self._limits,
             feed=command.feed,
             kept=command.kept,
-            is_held=lambda: client.paused,
+            is_held=self._is_held_up,
         )
         client.on_pause, client.on_resume = self._slowed, events.resume
         if client.paused:
@@ -431,8 +452,9 @@ class Driver(StoreActs):
             passed.chunks.append(chunk if size <= passed.most else chunk[: passed.most - passed.size])
         passed.size = size
         events = self._events
-        assert events is not None
+        assert events is not None and self._translator is not None
         events.take(chunk)
+        self._charge_stream(self._translator)
 
     def _tell(self, chunk: bytes, out: bytes) -> None:
         """Tell the client what a piece of the stream came to."""

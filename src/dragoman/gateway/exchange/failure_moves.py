@@ -338,7 +338,8 @@ class FailureMoves(Moves):
         elif attempt.is_heard:
             out = attempt.error_form or self._as_told(attempt.translator.fail(failure))
             failure = attempt.translator.failure or failure
-            attempt.held.append(self._clean(out))
+            # The translator writes a failure that was searched already, perhaps behind all of the answer.
+            attempt.held.append(self._clean(out) if attempt.prepared.relay else out)
             self._note_translator()
             self._account.note(failure=failure.kind.value)
             if self._memory.kept_answer is not None:

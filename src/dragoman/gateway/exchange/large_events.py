@@ -1,8 +1,9 @@
 """Large events: a stream is fed to its translator, what is large in a thread, while the stream is not read on.
 
-Up to 256 KiB are worked on at once, in the reading callback. An event may have 16 MiB, and takes seconds: that is done
-beside the loop. What the flight still hands over meanwhile waits, so that the order is kept, and the limits in time
-stand still: the provider is not silent, it is not read.
+Up to 64 KiB are worked on at once, in the reading callback: small events take as long as other work on 256 KiB. One
+event may have 16 MiB, and takes seconds; the end of a part tells all of its text once more. Both are done beside the
+loop. What the flight still hands over meanwhile waits, so that the order is kept, and the limits in time stand still:
+the provider is not silent, it is not read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from dragoman.http.flight import Flight
 from dragoman.streaming import StreamPipeline
 
 T = TypeVar("T")
+
+# Bytes up to which a piece of a stream is worked on at once, and those of content beyond which none is.
+_AT_ONCE = 64 * 1024
+_GATHERED = INLINE
+# What is not done at once is never done on the loop.
+_LEAST = INLINE + 1
 
 
 class _Work:
@@ -85,7 +92,8 @@ class LargeEvents:
             self._waiting.append(chunk)
             return
         self._silent += len(chunk)
-        if self._silent > INLINE and self._translator.workload(chunk) > INLINE:
+        translator = self._translator
+        if (self._silent > _AT_ONCE or translator.gathered > _GATHERED) and translator.workload(chunk) > _AT_ONCE:
             self._waiting.append(chunk)
             self._flight.pause()
             self._limits.suspend()
@@ -98,8 +106,8 @@ class LargeEvents:
         self._tell(chunk, out)
 
     def resume(self) -> None:
-        """Read on, unless a large event is worked on."""
-        if self.task is None:
+        """Read on, unless a large event is worked on, or there is another reason not to."""
+        if self.task is None and not self._is_held():
             self._flight.resume()
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
@@ -122,7 +130,7 @@ class LargeEvents:
 
     async def run(self, work: Callable[[], bytes], size: int) -> bytes:
         """Do something else with the translator, likewise."""
-        if size <= INLINE:
+        if size <= _AT_ONCE:
             return work()
         self._limits.suspend()
         self.task = task = asyncio.get_running_loop().create_task(self._beside(work, size))
@@ -152,7 +160,7 @@ class LargeEvents:
     async def _beside(self, work: Callable[[], bytes], size: int) -> bytes:
         self._work = _Work(work)
         try:
-            return await beside_loop(self._work, size, self._key, paid=True)
+            return await beside_loop(self._work, size if size <= _AT_ONCE else max(size, _LEAST), self._key, paid=True)
         finally:
             self._work = None
 
@@ -166,8 +174,8 @@ class LargeEvents:
 
     async def close_ahead(self) -> None:
         """Read a large event that the end of the stream cut short, before the translator is closed."""
-        size = self._translator.held
-        if size > INLINE and not self._translator.paused:
+        size = self._translator.held + self._translator.gathered
+        if size > _AT_ONCE and not self._translator.paused:
             await self.run(self._close_ahead, size)
             if self._kept is not None:
                 self._kept.note()
