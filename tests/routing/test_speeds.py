@@ -66,11 +66,15 @@ def test_a_sample_counts_for_half_after_twenty_others() -> None:
     assert known(speeds).first_token == pytest.approx(2.0, abs=0.01)
 
 
-def test_a_sample_counts_for_half_after_ten_minutes() -> None:
+@pytest.mark.parametrize("began", [0.0, 1e6])
+def test_a_sample_counts_for_half_after_ten_minutes(began: float) -> None:
     speeds = Speeds()
-    streamed(speeds, 1.0)
-    streamed(speeds, 4.0, now=HALF_LIFE * 10)
-    assert known(speeds, HALF_LIFE * 10).first_token == pytest.approx(4.0, abs=0.01)
+    streamed(speeds, 1.0, now=began)
+    streamed(speeds, 4.0, now=began + HALF_LIFE)
+    weight = 0.5 * 0.5 ** (1 / 20)
+    assert known(speeds, began + HALF_LIFE).first_token == pytest.approx((weight + 4.0) / (weight + 1.0))
+    streamed(speeds, 1.5, now=began + HALF_LIFE * 11)
+    assert known(speeds, began + HALF_LIFE * 11).first_token == pytest.approx(1.5, abs=0.01)
 
 
 def test_pitfall_364_figures_have_an_age() -> None:

@@ -103,6 +103,12 @@ def test_all_keys_of_a_provider_are_blanked_out() -> None:
         assert key not in door.clean_text(f"wrong: {key}")
 
 
+def test_of_a_key_that_begins_as_another_nothing_is_left() -> None:
+    longer = f"{KEY}-of-another-team"
+    for keys in ((KEY, longer), (longer, KEY)):
+        assert redactor(*keys).clean_text(f"not {longer}.") == redactor(longer).clean_text(f"not {longer}.")
+
+
 @pytest.mark.parametrize("short", ["none", "EMPTY", "sk-1", ""])
 def test_what_is_too_short_to_be_a_secret_does_not_blank_out_words(short: str) -> None:
     text = f"none of the EMPTY sk-1 things {short}"

@@ -27,6 +27,13 @@ def test_bash_commands_are_code_to_others() -> None:
     assert (part.kind, part.arguments) == (HostedKind.CODE, '{"code":"ls"}')
 
 
+@pytest.mark.parametrize("kind", ["code_execution_tool_result", "bash_code_execution_tool_result"])
+def test_results_of_code_and_of_bash_are_results_of_code_to_others(kind: str) -> None:
+    part = decode_block(block(type=kind, tool_use_id="s", content={"type": "r", "stdout": "a", "stderr": "b"}))
+    assert isinstance(part, HostedResult)
+    assert (part.kind, part.text, part.is_error) == (HostedKind.CODE, "ab", False)
+
+
 def test_a_listing_is_told_as_call_and_result() -> None:
     listing: JsonObject = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n"}]}
     call, result = decode_content(Fields({"content": [listing]}), "content")

@@ -81,6 +81,16 @@ def test_a_whole_call_that_is_opened_again_with_other_arguments_is_another_one_a
     assert len([event for event in events if isinstance(event, PartStarted)]) == 2
 
 
+def test_a_whole_call_that_is_opened_again_is_another_one_though_its_arguments_are_cut() -> None:
+    calls = assembly()
+    events: list[Event] = []
+    calls.take({"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}, events)
+    calls.take({"index": 1, "id": "a", "function": {"name": "f", "arguments": '{"y":'}}, events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 1
+    calls.end(events)
+    assert len([event for event in events if isinstance(event, PartStarted)]) == 2
+
+
 def test_fragments_of_a_wrong_type_are_errors() -> None:
     broken: list[JsonObject] = [
         {"index": "first", "function": {"arguments": "{"}},
