@@ -15,8 +15,9 @@ So a key holds at most its part of each, and what one reader brings.
 There are two budgets: requests, which are held until their exchange ends, and responses that are read as a whole, or
 held by a stream, which are held until the client has read them. No reader of one waits for room in the other.
 
-A reader whose size is not known before it has read, as from the store, takes a turn: one of a key at a time waits for
-room, reads, and charges what it found. So the store is never asked for more than one large thing of a key at a time.
+A reader whose size is not known before it has read, as from the store, takes a turn: four of a key at a time wait for
+room, read, and charge what they found. So the store is never asked for more than four large things of a key at a time,
+and a key may exceed its part by as many.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from dragoman.errors import OffloadBusy
 
 # Bytes that a resumed reader is expected to bring before it is looked at again.
 _READ = 256 * 1024
+# Readers of a key whose size is not known that may read at a time: one alone would be slow under load.
+_AT_ONCE = 4
 # Seconds that a reader waits for its turn, and after which its client may ask again.
 _LONGEST_WAIT, _RETRY_AFTER = 30.0, 5
 _NO_ROOM = f"other requests of this key left no room for this one within {_LONGEST_WAIT:g} s"
@@ -132,8 +135,8 @@ class ByteBudget:
         self.held = 0
         self._limit = limit
         self._accounts: dict[str, _Account] = {}
-        # Held by the reader of each key whose turn it is.
-        self._turns: dict[str, asyncio.Lock] = {}
+        # Held by the readers of each key whose turn it is.
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
     def settle(self, limit: int) -> None:
         """Set the limit; more room lets paused readers go on."""
@@ -159,21 +162,21 @@ class ByteBudget:
 
         `OffloadBusy` if that takes too long. The charge is the caller's to close, unless the block fails.
         """
-        lock = self._turns.get(key)
-        if lock is None:
-            lock = self._turns[key] = asyncio.Lock()
+        turns = self._turns.get(key)
+        if turns is None:
+            turns = self._turns[key] = asyncio.Semaphore(_AT_ONCE)
         has_room = asyncio.Event()
         has_room.set()
         charge: Charge | None = None
         try:
             async with asyncio.timeout(_LONGEST_WAIT):
-                await lock.acquire()
+                await turns.acquire()
                 try:
                     charge = self.open(key, has_room.clear, has_room.set)
                     charge.add(0)
                     await has_room.wait()
                 except BaseException:
-                    lock.release()
+                    turns.release()
                     raise
         except BaseException as error:
             if charge is not None:
@@ -188,7 +191,7 @@ class ByteBudget:
             charge.close()
             raise
         finally:
-            lock.release()
+            turns.release()
 
     def room(self, account: _Account) -> int:
         """How many more bytes the readers of a key may have."""

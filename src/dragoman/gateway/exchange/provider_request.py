@@ -119,11 +119,17 @@ async def receive(service: Service, request: Request, key: str, most: int | None
     if coding is None:
         return raw
     undoing = BodyDecoder(raw, coding, limit)
-    if not undoing.step():
-        # A step is what the loop may do for one body.
+    if undoing.step():
+        return undoing.body()
+    # A step is what the loop may do for one body. The rest may be a thousand times what came, and is charged instead.
+    request.content.discharge()
+    async with service.unfinished.turn(key) as charge:
         # While it waits it has what came, and what a step made of it.
         await beside_loop(undoing.run, len(raw) + INLINE, key)
-    return undoing.body()
+        body = undoing.body()
+        charge.take(len(body))
+    request.content.charge = charge
+    return body
 
 
 def outline_of(body: bytes) -> tuple[Outline, str]:
