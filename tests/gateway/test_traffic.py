@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -22,7 +23,8 @@ from dragoman.routing.route import Route
 from dragoman.routing.standing import Level
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
-from tests.gateway.harness import CHAT, House, running, settings_for
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
+from tests.gateway.says import question, tells
 
 LINES = (
     Line(pattern="two", targets=("chat/m", "messages/m")),
@@ -119,7 +121,7 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
         now = line.traffic.clock()
         line.ended(line.first, Kind.SILENT, seconds=20.0)
         assert line.traffic.health.standing(line.first.id, now).level is Level.RESTING
-        assert line.order() == [line.second]
+        assert line.order() == [line.second, line.first]
         assert not line.traffic.is_good(line.first)
         assert 0.0 < line.traffic.wakes_in(line.first) <= 5.0
         permit = line.traffic.permits(line.first, 60.0)
@@ -262,3 +264,35 @@ def test_a_cheaper_target_that_was_never_asked_leads_however_short_the_answers_o
         for _ in range(20):
             line.ended(line.first, Kind.ANSWERED)
         assert line.order() == [line.second, line.first]
+
+
+def _asked_last(received: Received) -> Reply:
+    """The second target fails; the first one answers."""
+    if received.target == PATHS[CHAT]:
+        return tells(CHAT)
+    return whole({"type": "error", "error": {"type": "api_error", "message": "no"}}, 500)
+
+
+COOLDOWNS: dict[str, Callable[[_Line], None]] = {
+    "silence": lambda line: line.ended(line.first, Kind.SILENT, seconds=20.0),
+    "slow errors": lambda line: [line.ended(line.first, Kind.NO_ANSWER, seconds=PROMPT) for _ in range(5)].clear(),
+    "quick errors": lambda line: [line.ended(line.first, Kind.NO_ANSWER, seconds=0.0) for _ in range(5)].clear(),
+    "a rate limit": lambda line: line.service.rotation(line.first.provider).cool(
+        line.first.provider.keys[0], 600.0, "", why="rate_limited", hint=600.0
+    ),
+}
+
+
+@pytest.mark.parametrize("cooldown", COOLDOWNS)
+def test_a_target_in_any_cooldown_is_asked_when_all_others_have_failed_the_request(cooldown: str) -> None:
+    def settings(port: int) -> Settings:
+        line = Line(pattern="pair", targets=("chat/m", "messages/m"))
+        return replace(settings_for(port), routes=(line,))
+
+    with running(_asked_last, settings) as house:
+        line = _Line(house, "pair")
+        COOLDOWNS[cooldown](line)
+        assert line.order() == [line.second, line.first]
+        told = house.post(PATHS[CHAT], question(CHAT, CHAT, model="pair"))
+        assert told.status == 200, told.body
+        assert [received.target for received in house.provider.received] == [PATHS[MESSAGES], PATHS[CHAT]]

@@ -43,7 +43,7 @@ def test_a_plan_reads_as_a_page() -> None:
         "b/m leads: it is the cheapest for this request (cheapest)",
         "1. b/m: good; costs about $0.0125; window of 128000 tokens",
         "2. a/m: behind, it failed a moment ago; suspect for 5 s; costs about $0.001",
-        "left out: c/m: it rests; resting for 5 s; price unknown",
+        "3. c/m: behind, it is in cooldown, and asked if all others fail; resting for 5 s; price unknown",
     )
 
 
@@ -62,7 +62,7 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
         (
             Considered("b/m", "", 12_500_000),
             Considered("a/m", "behind: it failed a moment ago", 1_000_000),
-            Considered("c/m", "left out: it rests"),
+            Considered("c/m", "behind: it is in cooldown, and asked if all others fail"),
             Considered("gone/model/x", "left out: its provider is not set up here"),
         ),
         None,

@@ -196,11 +196,11 @@ def test_pitfall_348_a_pin_is_no_reason_to_ask_the_dead() -> None:
 def test_pitfall_357_where_all_have_failed_a_moment_ago_a_conversation_stays() -> None:
     standings = {"a": SUSPECT, "b": SUSPECT, "c": RESTING}
     made = plan(line(A, B, C), NEEDS, seen(standings=standings, pin="b"), DICE)
-    assert names(made) == "b a"
+    assert names(made) == "b a c"
     assert made.why is Why.PINNED
     # But not at one that has no place, or that rests.
     assert names(plan(line(A, B), NEEDS, seen(standings={"a": SUSPECT}, pin="b", busy="b"), DICE)) == "a b"
-    assert names(plan(line(A, B, C), NEEDS, seen(standings=standings, pin="c"), DICE)) == "a b"
+    assert names(plan(line(A, B, C), NEEDS, seen(standings=standings, pin="c"), DICE)) == "a b c"
 
 
 def test_pitfall_363_at_the_limit_of_calls_stickiness_yields() -> None:
@@ -223,16 +223,16 @@ def test_pitfall_347_if_all_rest_those_that_nobody_tries_take_turns() -> None:
         "c": Standing(Level.RESTING, NOW + 2),
     }
     turns = [plan(line(A, B, C), NEEDS, seen(standings=standings, turn=turn), DICE) for turn in range(4)]
-    assert [(names(made), made.why) for made in turns] == [("a", Why.WAKES), ("c", Why.WAKES)] * 2
+    assert [(names(made), made.why) for made in turns] == [("a b c", Why.WAKES), ("c b a", Why.WAKES)] * 2
     assert explain(turns[1])[0] == "c/m leads: all rest, and it is its turn to be tried (fallback)"
     # Whoever cannot be asked at all is not woken, and one that is being tried only if there is no other.
     made = plan(line(A, B, C), Needs(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
-    assert names(made) == "a"
+    assert names(made) == "a b"
     refused = {"a/m": "no", "c/m": "no"}
     assert names(plan(line(A, B, C), Needs(size=1, refused=refused), seen(standings=standings), DICE)) == "b"
-    # One that stands and is not well is still better than those that rest.
+    # One that stands and is not well is still better than those that rest, which are the last resort.
     made = plan(line(A, B, C, D), NEEDS, seen(standings={**standings, "d": SUSPECT}), DICE)
-    assert (names(made), made.why) == ("d", Why.ONLY)
+    assert (names(made), made.why) == ("d b c a", Why.ONLY)
 
 
 def test_after_its_rest_one_request_tries_it_in_its_place() -> None:
@@ -273,7 +273,7 @@ class TestNested:
 
     def test_whoever_is_well_in_a_later_route_goes_before_who_is_not_in_an_earlier_one(self) -> None:
         route = line(line(A, B), line(C, D))
-        assert names(plan(route, NEEDS, seen(standings={"a": SUSPECT, "c": RESTING}), DICE)) == "b d a"
+        assert names(plan(route, NEEDS, seen(standings={"a": SUSPECT, "c": RESTING}), DICE)) == "b d a c"
 
     def test_turns_within_turns_reach_everybody(self) -> None:
         route = line(line(A, B, policy="round-robin"), line(C, D, policy="round-robin"), policy="round-robin")
@@ -307,6 +307,6 @@ def test_pitfall_359_whoever_sealed_the_reasoning_leads_where_nobody_remembers_t
     assert (names(made), made.why) == ("b a c", Why.PINNED)
     assert names(plan(route, needs, seen(pin="c"), DICE)) == "c a b"
     # It is preferred, and no more than that.
-    assert names(plan(route, needs, seen(standings={"b": RESTING}), DICE)) == "a c"
+    assert names(plan(route, needs, seen(standings={"b": RESTING}), DICE)) == "a c b"
     assert names(plan(line(A, B, policy="round-robin"), needs, seen(), DICE)) == "a b"
     assert names(plan(route, Needs(size=1, issuer="gone/m"), seen(), DICE)) == "a b c"

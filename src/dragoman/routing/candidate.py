@@ -45,7 +45,7 @@ class Behind(Enum):
     RAMPING = "ramping"
     BUSY = "busy"
     KEYLESS = "keyless"
-    # In cooldown, and its errors come back quickly.
+    # In cooldown: it is asked when all others have failed.
     COOLDOWN = "cooldown"
 
 

@@ -17,6 +17,7 @@ A target does not answer if
 
 After prompt errors the cooldown is one of leading alone: the target is still asked when all others have failed, since a
 prompt error costs less than no attempt. So the breaker never answers fewer requests than there would be without it.
+After slow ones it is asked then, too, but by the holder of the permit alone, and within its retry budget.
 
 Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
 An attempt that began before a cooldown says nothing about what came after it. During a cooldown only the holder of the

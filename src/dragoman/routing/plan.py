@@ -123,7 +123,25 @@ def _ranked(
         if pinned.left_out is None and _keeps(pinned, able):
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
-    return Ranked(tuple([found.target for found in ordered]), tuple(looked_at)), why
+    order, told = _with_last_resort([found.target for found in ordered], looked_at)
+    return Ranked(tuple(order), tuple(told)), why
+
+
+def _with_last_resort(order: list[Target], looked_at: list[Candidate]) -> tuple[list[Target], list[Candidate]]:
+    """The same with those in cooldown whose errors take long: each is asked when all before it have failed.
+
+    It may cost the client a whole timeout. One request at a time asks it, as often as its retry budget allows.
+    """
+    slow = [found for found in looked_at if found.left_out is Filter.RESTING]
+    if not slow:
+        return order, looked_at
+    last = sorted(slow, key=_end_of_cooldown)
+    told = [replace(found, left_out=None, behind=Behind.COOLDOWN) if found in slow else found for found in looked_at]
+    return [*order, *(found.target for found in last)], told
+
+
+def _end_of_cooldown(found: Candidate) -> float:
+    return found.standing.until
 
 
 def _all_well(outline: Outline, needs: Needs, view: View) -> list[Candidate]:
@@ -218,8 +236,9 @@ def _of_nobody(looked_at: list[Candidate], turn: int) -> tuple[Ranked, Why]:
     # Of one that is being tried somebody finds out already.
     untried = [found for found in resting if found.standing.level is Level.RESTING] or resting
     first = untried[turn % len(untried)]
-    woken = tuple([_left(found, None) if found is first else found for found in looked_at])
-    return Ranked((first.target,), woken), Why.WAKES
+    woken = [_left(found, None) if found is first else found for found in looked_at]
+    order, told = _with_last_resort([first.target], woken)
+    return Ranked(tuple(order), tuple(told)), Why.WAKES
 
 
 def _ordered(

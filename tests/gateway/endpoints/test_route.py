@@ -156,7 +156,8 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         traffic.health.clear("chat/m", now)
         traffic.health.note("chat/m", Kind.SILENT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
-        assert resting["standing"] == "resting" and resting["left_out"] == {"filter": "resting", "why": "it rests"}
+        assert (resting["standing"], resting["left_out"]) == ("resting", None)
+        assert resting["behind"] == {"standing": "cooldown", "why": why}
         # A name without a choice is asked however its target stands.
         alone = asked(house, "chat/m")
         assert (alone["chosen"], alone["because"]) == ("chat/m", "the name has no other target")

@@ -150,6 +150,41 @@ def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_when_all_ot
     assert [course.use_permit() is not None for course in courses] == [True] + [False] * 29
 
 
+@pytest.mark.parametrize("kind", [Kind.SILENT, Kind.NO_ANSWER], ids=["silence", "slow errors"])
+def test_a_target_whose_errors_take_long_is_asked_by_one_request_at_a_time_when_all_others_have_failed(
+    kind: Kind,
+) -> None:
+    traffic, route = resting(kind, 20.0)
+    courses = []
+    for _ in range(3):
+        planned = plan(route, Needs(size=1), Told(now=100.0, standings_of=standings(traffic)), Dice(ramp=0.5))
+        assert [candidate.behind for candidate in planned.candidates] == [Behind.COOLDOWN, None]
+        course = Course(None, Routing(), route, planned, traffic)
+        first = missed(course, Kind.NO_ANSWER)
+        assert first.attempt is not None and first.attempt.target.model == "b"
+        assert then(course, first) is Then.NEXT
+        courses.append(course)
+    assert [course.next() for course in courses] == [target("a"), None, None]
+    # One that gave up lets the next one ask.
+    courses[0].give_back()
+    again = Course((target("b"), target("a")), Routing(), route, None, traffic)
+    again.several = True
+    missed(again, Kind.NO_ANSWER)
+    assert again.next() == target("a")
+
+
+def test_pitfall_324_a_last_resort_that_fails_slowly_is_asked_as_often_as_its_budget_allows() -> None:
+    traffic, route = resting(Kind.SILENT, 20.0)
+    asked = 0
+    for _ in range(30):
+        planned = plan(route, Needs(size=1), Told(now=100.0, standings_of=standings(traffic)), Dice(ramp=0.5))
+        course = Course(None, Routing(), route, planned, traffic)
+        missed(course, Kind.NO_ANSWER)
+        asked += course.next() is not None
+        course.give_back()
+    assert asked == 10
+
+
 def standings(traffic: Traffic) -> Callable[[Outline], list[Standing]]:
     return lambda outline: [traffic.health.standing(name, traffic.clock()) for name in outline.ids]
 
