@@ -83,7 +83,7 @@ class Log:
         cost = "" if money is None else in_units(money.total, NANO)
         line: JsonObject = {
             "time": _now(),
-            "level": "info" if record.status < 500 else "error",
+            "level": "error" if record.is_fault else "info",
             "event": "exchange",
             "id": record.id,
             "address": record.address,
