@@ -223,7 +223,7 @@ def _padded(text: str, room: int) -> str:
 
 
 def _colour_of(record: Record) -> str:
-    if record.status >= 500:
+    if record.is_fault:
         return _RED
     return _YELLOW if record.status >= 400 or record.failure else _GREEN
 

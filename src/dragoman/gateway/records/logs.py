@@ -91,7 +91,7 @@ class Log:
         changes = len(changes_in(record.losses))
         line: JsonObject = {
             "time": _now(),
-            "level": "info" if record.status < 500 else "error",
+            "level": "error" if record.is_fault else "info",
             "event": "exchange",
             "id": record.id,
             "address": record.address,

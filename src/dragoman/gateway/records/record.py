@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.accounts.entry import CONVERSATION, Considered, Money, Tokens
+from dragoman.model.failure import FailureKind
 from dragoman.model.response import Usage
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
@@ -98,6 +99,11 @@ class Record(Struct, frozen=True):
     # The client's `traceparent` and `tracestate`, where it sent any that may be used.
     trace: str = ""
     trace_state: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the operator has to act: the gateway or a provider failed. A refused provider key is no 5xx."""
+        return self.status >= 500 or self.failure == FailureKind.UPSTREAM_AUTH.value
 
     @property
     def upstream_id(self) -> str:
