@@ -183,3 +183,8 @@ def test_what_a_provider_may_accept_keeps_every_byte(messages: tuple[bytes, ...]
     written = body(*messages)
     assert settle_thinking(written, abilities, ledger, whole=True) is written
     assert not len(ledger)
+
+
+def test_a_loop_with_thinking_in_an_earlier_step_is_not_asked_for_none() -> None:
+    written = body(LOOP[0], THOUGHTFUL, RESULTS, BARE, RESULTS)
+    assert settle_thinking(written, MANUAL, Ledger()) is written

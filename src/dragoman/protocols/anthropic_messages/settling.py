@@ -69,11 +69,15 @@ def _turn_lacks_thinking(body: bytes) -> bool:
             break
         else:
             user, answered = True, answered or "tool_result" in types
-    return opening is not None and opening not in _SEALED
+    return opening is not None and opening not in _SEALED and (not user or _loop_lacks_thinking(body, first=2))
 
 
-def _loop_lacks_thinking(body: bytes) -> bool:
-    """Whether the answer goes on from results of calls, and no step since the user's last message has thinking."""
+def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
+    """Whether the answer goes on from results of calls, and no step since the user's last message has thinking.
+
+    Steps are counted from the end; those before `first` are not looked at. With thinking off the provider refuses a
+    loop that has some: https://github.com/BerriAI/litellm/issues/18926.
+    """
     steps = 0
     answered = False
     before = ""
@@ -84,7 +88,7 @@ def _loop_lacks_thinking(body: bytes) -> bool:
                     # What stands behind it is the user's own: another turn.
                     break
                 steps, answered = steps + 1, False
-            if not _SEALED.isdisjoint(types):
+            if steps >= first and not _SEALED.isdisjoint(types):
                 return False
         else:
             answered = answered or "tool_result" in types
