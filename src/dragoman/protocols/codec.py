@@ -118,8 +118,13 @@ Headers: TypeAlias = Mapping[str, str]
 class Settling(Protocol):
     """Brings a request in line with the reasoning that its turns lack."""
 
-    def __call__(self, body: bytes, abilities: Abilities, ledger: Ledger, /, *, demanded: bool) -> bytes:
-        """The body, changed if need be; `demanded` says that its provider refused it for that lack."""
+    def __call__(
+        self, body: bytes, abilities: Abilities, ledger: Ledger, /, *, demanded: bool = False, whole: bool = False
+    ) -> bytes:
+        """The body, changed if need be.
+
+        `demanded` says that its provider refused it for that lack, `whole` that nothing was cut out of it.
+        """
         ...
 
 

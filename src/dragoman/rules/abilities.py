@@ -90,6 +90,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     # Whether it is demanded there, and what says that there is none to be had.
     demands_thinking: bool = False
     missing_thinking: str = ""
+    # On Messages, a tool loop must begin with thinking where a thinking budget is set.
+    loops_need_thinking: bool = False
     # What a Chat server takes for the proof of a call that it never proved; empty if it wants none.
     call_proof: str = ""
     # Inline `<think>` at the start of Chat content is reasoning.
@@ -147,6 +149,9 @@ _CLAUDE: JsonObject = {
     "hosted_tools": True,
     "automatic_cache": True,
     "forced_with_thinking": True,
+    # "Expected `thinking` or `redacted_thinking`, but found `tool_use`":
+    # https://platform.claude.com/docs/en/build-with-claude/extended-thinking
+    "loops_need_thinking": True,
     "version": "2026-10-21",
 }
 _LATE: JsonObject = {"late_system": True, "max_output": 128000}

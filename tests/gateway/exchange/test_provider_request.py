@@ -28,6 +28,7 @@ from tests.gateway.harness import (
     Reply,
     running,
     settings_for,
+    whole,
 )
 from tests.gateway.pairwise import pairwise
 from tests.gateway.says import (
@@ -581,3 +582,35 @@ def test_options_that_an_sdk_says_in_both_ways_are_relayed() -> None:
     said = b'{"model":"chat/served","messages":[],"reasoningEffort":"high","reasoning_effort":"high","maxTokens":5}'
     with running([tells(CHAT)]) as house:
         assert house.post("/v1/chat/completions", said).status == 200
+
+
+def _step_without_reasoning() -> Reply:
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    return whole({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [("claude-sonnet-4-5", {"type": "disabled"}), ("claude-sonnet-4-6", {"type": "adaptive"})],
+)
+def test_a_tool_loop_that_a_server_without_reasoning_began_goes_on_with_one_call(
+    model: str, thinking: dict[str, str]
+) -> None:
+    tools = [{"name": "look", "input_schema": {"type": "object", "properties": {}}}]
+    budget = {"type": "enabled", "budget_tokens": 2048}
+    asked = question(MESSAGES, CHAT, max_tokens=4096, tools=tools, thinking=budget)
+    with running([_step_without_reasoning(), tells(MESSAGES)]) as house:
+        step = house.post("/v1/messages", asked)
+        content = json.loads(step.body)["content"]
+        result = {"type": "tool_result", "tool_use_id": content[0]["id"], "content": "a hill"}
+        history = [*dig_objects(asked, "messages"), {"role": "assistant", "content": content}]
+        goes_on = {**asked, "model": f"messages/{model}", "messages": [*history, {"role": "user", "content": [result]}]}
+        told = house.post("/v1/messages", goes_on)
+        assert told.status == 200, told.body
+        _, sent = (received.json() for received in house.provider.received)
+    assert [block["type"] for block in content] == ["tool_use"]
+    assert sent["thinking"] == thinking
+    assert sent["messages"] == goes_on["messages"]
+    assert "approximated:thinking" in (told.header("x-dragoman-losses") or "")

@@ -134,3 +134,57 @@ def test_item_4_thinking_that_is_off_is_not_cleared(management: bytes, left: byt
     assert lines(ledger) == [("approximated", "thinking", "reasoning"), *cut]
     # Adaptive thinking may be cleared.
     assert management in settle_thinking(body(*LOOP, more=management), BOTH, Ledger())
+
+
+# A step that was answered by a server without reasoning, and one of Claude's own.
+BARE, THOUGHTFUL = said(b"assistant", CALL), said(b"assistant", THOUGHT, CALL)
+RESULTS = LOOP[2]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        LOOP,
+        (*LOOP, BARE, RESULTS),
+        (*LOOP, said(b"user", text(b"more"))),
+        (LOOP[0], THOUGHTFUL, RESULTS, said(b"assistant", text(b"done")), *LOOP),
+    ],
+    ids=["one step", "two steps", "a question behind", "an earlier turn with thinking"],
+)
+def test_a_tool_loop_of_a_server_without_reasoning_is_settled_before_the_call(messages: tuple[bytes, ...]) -> None:
+    ledger = Ledger()
+    settled = settle_thinking(body(*messages), MANUAL, ledger, whole=True)
+    assert settled == body(*messages, thinking=b'{"type":"disabled"}')
+    assert lines(ledger) == [("approximated", "thinking", "reasoning")]
+    assert b'"type":"adaptive"' in settle_thinking(body(*messages), BOTH, Ledger(), whole=True)
+
+
+@pytest.mark.parametrize(
+    ("messages", "abilities"),
+    [
+        ((LOOP[0], THOUGHTFUL, RESULTS, BARE, RESULTS), MANUAL),
+        ((*LOOP, THOUGHTFUL, RESULTS), MANUAL),
+        ((*LOOP, said(b"assistant", text(b"done")), LOOP[0]), MANUAL),
+        ((LOOP[0], said(b"assistant", text(b"Once upon"))), MANUAL),
+        ((*LOOP, said(b"assistant", text(b"Once upon"))), MANUAL),
+        (LOOP, OTHER),
+    ],
+    ids=[
+        "Claude's own second step",
+        "a later step with thinking",
+        "a new question",
+        "prefill",
+        "in a loop",
+        "no Claude",
+    ],
+)
+def test_what_a_provider_may_accept_keeps_every_byte(messages: tuple[bytes, ...], abilities: Abilities) -> None:
+    ledger = Ledger()
+    written = body(*messages)
+    assert settle_thinking(written, abilities, ledger, whole=True) is written
+    assert not len(ledger)
+
+
+def test_a_loop_with_thinking_in_an_earlier_step_is_not_asked_for_none() -> None:
+    written = body(LOOP[0], THOUGHTFUL, RESULTS, BARE, RESULTS)
+    assert settle_thinking(written, MANUAL, Ledger()) is written

@@ -19,6 +19,7 @@ from dragoman.model.request import Message, OutputFormat, OutputKind, Reasoning,
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.response import decode_turn
+from dragoman.protocols.anthropic_messages.turns import in_tool_loop_without_thinking
 from tests.protocols.anthropic_messages.support import (
     ADAPTIVE,
     MANUAL,
@@ -253,3 +254,31 @@ def test_item_6_beside_an_enforced_form_a_prefill_is_gone_on_from_by_the_user() 
     result, ledger = encoded(replace(chat(user("q"), assistant("{ ")), output=output), MANUAL)
     assert [at(result.body, "messages", number, "role") for number in range(3)] == ["user", "assistant", "user"]
     assert ("invented", "prefill", "messages") in losses(ledger)
+
+
+USE: JsonObject = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+STEP: list[JsonObject] = [
+    {"role": "assistant", "content": [USE]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
+]
+THOUGHTFUL: list[JsonObject] = [{"role": "assistant", "content": [BLOCK, USE]}, STEP[1]]
+QUESTION: list[JsonObject] = [{"role": "user", "content": "x"}]
+ANSWER: list[JsonObject] = [{"role": "assistant", "content": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "lacks"),
+    [
+        ([*QUESTION, *STEP], True),
+        ([*QUESTION, *STEP, *STEP], True),
+        ([*QUESTION, *THOUGHTFUL, *ANSWER, *QUESTION, *STEP], True),
+        # Claude does not think before every step.
+        ([*QUESTION, *THOUGHTFUL, *STEP], False),
+        ([*QUESTION, *STEP, *THOUGHTFUL], False),
+        ([*QUESTION, *STEP, *ANSWER, *QUESTION], False),
+        (QUESTION, False),
+        ([*QUESTION, *STEP[:1]], False),
+    ],
+)
+def test_a_tool_loop_lacks_thinking_if_no_step_has_any(messages: list[JsonObject], lacks: bool) -> None:
+    assert in_tool_loop_without_thinking(messages) is lacks

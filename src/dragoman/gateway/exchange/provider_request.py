@@ -324,9 +324,10 @@ def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, 
     codec = codec_of(protocol)
     translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
-    if sent is not translated.body and codec.settle_thinking is not None:
-        # What was cut out may be what the rest of the request stands on.
-        sent = codec.settle_thinking(sent, target.abilities, translated.ledger, demanded=False)
+    if codec.settle_thinking is not None:
+        # What was cut out, or never was there, may be what the rest of the request stands on.
+        whole = sent is translated.body
+        sent = codec.settle_thinking(sent, target.abilities, translated.ledger, whole=whole)
     # Said by a provider before, and refused by this one for as long as the client remembers them.
     rule = ID_RULES.get((protocol, target.abilities.call_ids), ANY)
     sent = codec.rename_calls(sent, rule, translated.ledger)

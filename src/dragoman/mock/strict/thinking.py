@@ -97,10 +97,17 @@ def thinking_faults(body: JsonObject, model: Model, issued: Issued) -> Iterator[
     thinking = body.get("thinking")
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled" or len(turns) < 2:
         return
-    last = turns[-2].blocks
-    loop = any(block.get("type") == "tool_result" for block in turns[-1].blocks)
-    if loop and (not last or last[0].get("type") not in ("thinking", "redacted_thinking")):
+    steps = [*_loop(turns)]
+    if steps and not any(block.get("type") in ("thinking", "redacted_thinking") for step in steps for block in step):
         yield "messages: when thinking is enabled, the assistant turn of a tool loop must start with a thinking block"
+
+
+def _loop(turns: list[Merged]) -> Iterator[list[JsonObject]]:
+    """The assistant's steps of a tool loop in progress, the last one first; one of them has to have thinking."""
+    for results, step in zip(turns[::-2], turns[-2::-2], strict=False):
+        if not any(block.get("type") == "tool_result" for block in results.blocks):
+            return
+        yield step.blocks
 
 
 def _config_faults(body: JsonObject, model: Model) -> Iterator[str]:

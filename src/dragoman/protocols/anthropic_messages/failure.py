@@ -70,7 +70,9 @@ def failure_in_body(body: JsonObject) -> Failure:
 
 def is_error(body: JsonObject) -> bool:
     """Whether a full response, or the message that begins a stream, is an error: there is one and no content (O2)."""
-    return body.get("type") == "error" or (body.get("error") is not None and not body.get("content"))
+    if body.get("type") == "error" or (body.get("error") and not body.get("content")):
+        return True
+    return body.get("error") is not None and "content" not in body
 
 
 def broken_failure(word: str | None, error: JsonValue) -> Failure | None:

@@ -9,6 +9,8 @@ clear_thinking      an edit of the context that is refused where thinking is dis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -22,17 +24,27 @@ _SEALED = frozenset({"thinking", "redacted_thinking"})
 _ADAPTIVE_TOO = ("display", "block_binding")
 _WHY = "because the reasoning behind the last turn is not there"
 _OFF: JsonObject = {"type": "disabled"}
+# What a tool loop with a thinking budget has in it; most bodies lack one, which is found out without reading them.
+_MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 
 
-def settle_thinking(body: bytes, abilities: Abilities, ledger: Ledger, *, demanded: bool = False) -> bytes:
+def settle_thinking(
+    body: bytes, abilities: Abilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+) -> bytes:
     """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
 
     `demanded` says that the provider has missed thinking already: some look at earlier turns too, and think by default.
+    `whole` says that nothing was cut out of it. Then only a tool loop is changed of which every step was answered
+    without thinking, by a server that has none: the provider accepts steps without thinking behind one that has some,
+    which are its own. A prefill is the client's own (T6).
     """
+    if whole and not (abilities.loops_need_thinking and all(map(body.__contains__, _MANUAL_LOOP))):
+        return body
+    lacks_thinking = _loop_lacks_thinking if whole else _turn_lacks_thinking
     thinking = named(object_members(body), "thinking")
     said = _value(body, thinking[-1]) if thinking else None
     mode = said.get("type") if isinstance(said, dict) else None
-    if mode == "disabled" or not (demanded or (mode == "enabled" and _lacks_thinking(body))):
+    if mode == "disabled" or not (demanded or (mode == "enabled" and lacks_thinking(body))):
         return body
     if mode == "enabled" and isinstance(said, dict) and "adaptive" in abilities.thinking:
         ledger.approximated(Feature.THINKING, ("reasoning",), f"adaptive, {_WHY}")
@@ -44,17 +56,11 @@ def settle_thinking(body: bytes, abilities: Abilities, ledger: Ledger, *, demand
     return _without_clearing(off, ledger)
 
 
-def _lacks_thinking(body: bytes) -> bool:
+def _turn_lacks_thinking(body: bytes) -> bool:
     """Whether the turn that the answer goes on from, a prefill or calls with results, begins with anything else."""
     opening: JsonValue = None
     user = answered = False
-    for _, span in reversed(elements_of(body, "messages")):
-        message = decode(body[span.start : span.end])
-        role = message.get("role") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or role == "system":
-            continue
-        content = message.get("content")
-        types = [_type(block) for block in content] if isinstance(content, list) else ["text"]
+    for role, types in _from_the_end(body):
         if role == "assistant":
             if user and not answered:
                 return False
@@ -63,7 +69,42 @@ def _lacks_thinking(body: bytes) -> bool:
             break
         else:
             user, answered = True, answered or "tool_result" in types
-    return opening is not None and opening not in _SEALED
+    return opening is not None and opening not in _SEALED and (not user or _loop_lacks_thinking(body, first=2))
+
+
+def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
+    """Whether the answer goes on from results of calls, and no step since the user's last message has thinking.
+
+    Steps are counted from the end; those before `first` are not looked at. With thinking off the provider refuses a
+    loop that has some: https://github.com/BerriAI/litellm/issues/18926.
+    """
+    steps = 0
+    answered = False
+    before = ""
+    for role, types in _from_the_end(body):
+        if role == "assistant":
+            if before != role:
+                if not answered:
+                    # What stands behind it is the user's own: another turn.
+                    break
+                steps, answered = steps + 1, False
+            if steps >= first and not _SEALED.isdisjoint(types):
+                return False
+        else:
+            answered = answered or "tool_result" in types
+        before = role
+    return steps > 0
+
+
+def _from_the_end(body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Role and types of blocks of each message, the last one first; instructions in between are none."""
+    for _, span in reversed(elements_of(body, "messages")):
+        message = decode(body[span.start : span.end])
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or role == "system":
+            continue
+        content = message.get("content")
+        yield str(role), [str(_type(block)) for block in content] if isinstance(content, list) else ["text"]
 
 
 def _adaptive(body: bytes, thinking: list[Member], said: JsonObject, abilities: Abilities) -> bytes:

@@ -289,13 +289,28 @@ def _filler() -> JsonObject:
 
 
 def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
-    """Whether the last message answers calls of a turn that does not begin with the reasoning behind them (V5)."""
-    if len(messages) < 2 or messages[-1]["role"] != "user":
-        return False
-    answers, asked = messages[-1]["content"], messages[-2]["content"]
-    if not isinstance(answers, list) or not isinstance(asked, list) or messages[-2]["role"] != "assistant":
-        return False
-    return _type(answers[0]) == "tool_result" and _type(asked[0]) not in ("thinking", "redacted_thinking")
+    """Whether the last message answers calls, and no step since the user's own last message has reasoning (V5).
+
+    Claude does not think before every step, and the service then takes the loop as it is; with thinking off it refuses
+    one that has some: https://github.com/BerriAI/litellm/issues/18926.
+    """
+    position = len(messages) - 1
+    while position > 0 and _has_results(messages[position]):
+        step = messages[position - 1]["content"]
+        if messages[position - 1]["role"] != "assistant" or not isinstance(step, list):
+            break
+        if any(_type(block) in _SEALED for block in step):
+            return False
+        position -= 2
+    return position < len(messages) - 1
+
+
+_SEALED = ("thinking", "redacted_thinking")
+
+
+def _has_results(message: JsonObject) -> bool:
+    content = message["content"]
+    return isinstance(content, list) and bool(content) and _type(content[0]) == "tool_result"
 
 
 def _type(block: JsonValue) -> JsonValue:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dragoman.model.failure import Failure
+from msgspec.structs import replace
+
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
@@ -24,10 +26,20 @@ def failure_in(body: JsonObject) -> Failure | None:
         return openai_failure(body, None)
     choices = body.get("choices")
     if body.get("object") == "error" or (choices is None and any(body.get(name) for name in TOLD)):
-        # An error without an envelope: older versions of vLLM, and servers that answer in FastAPI's words.
-        return openai_failure(body, None)
+        return _bare_failure(body)
     first = choices[0] if isinstance(choices, list) and choices else None
     return failure_of(first) if isinstance(first, dict) else None
+
+
+def _bare_failure(body: JsonObject) -> Failure:
+    """The failure of an error without its envelope: older versions of vLLM, servers that answer in FastAPI's words.
+
+    If neither a status nor a word says what it is, it is an answer that is none of this protocol (pitfall 185).
+    """
+    failure = openai_failure(body, None)
+    if failure.kind is not FailureKind.INTERNAL:
+        return failure
+    return replace(failure, kind=FailureKind.BAD_GATEWAY, status=502)
 
 
 def failure_of(choice: JsonObject) -> Failure | None:

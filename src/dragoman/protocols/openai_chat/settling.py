@@ -19,7 +19,9 @@ from dragoman.wire.splice import named
 _OFF = b'{"type":"disabled"}'
 
 
-def settle_thinking(body: bytes, _abilities: Abilities, ledger: Ledger, *, demanded: bool) -> bytes:
+def settle_thinking(
+    body: bytes, _abilities: Abilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+) -> bytes:
     """The body with an empty reasoning where none is, else without thinking; the same bytes if nothing is demanded."""
     if not demanded:
         return body
