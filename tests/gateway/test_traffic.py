@@ -273,10 +273,16 @@ def _asked_last(received: Received) -> Reply:
     return whole({"type": "error", "error": {"type": "api_error", "message": "no"}}, 500)
 
 
+def _failed(line: _Line, seconds: float) -> None:
+    """The first target fails five times in a row, each time after some seconds."""
+    for _ in range(5):
+        line.ended(line.first, Kind.NO_ANSWER, seconds=seconds)
+
+
 COOLDOWNS: dict[str, Callable[[_Line], None]] = {
     "silence": lambda line: line.ended(line.first, Kind.SILENT, seconds=20.0),
-    "slow errors": lambda line: [line.ended(line.first, Kind.NO_ANSWER, seconds=PROMPT) for _ in range(5)].clear(),
-    "quick errors": lambda line: [line.ended(line.first, Kind.NO_ANSWER, seconds=0.0) for _ in range(5)].clear(),
+    "slow errors": lambda line: _failed(line, PROMPT),
+    "quick errors": lambda line: _failed(line, 0.0),
     "a rate limit": lambda line: line.service.rotation(line.first.provider).cool(
         line.first.provider.keys[0], 600.0, "", why="rate_limited", hint=600.0
     ),

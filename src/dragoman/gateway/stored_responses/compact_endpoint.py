@@ -65,7 +65,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         return
     target = course
     said = await _recalled(service, account, asking, body, looked, target)
-    if target.endpoint.protocol == RESPONSES:
+    if _compacts(target):
         await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=said.body)
         if account.record.status == 200:
             await stay(service, asking, body, looked, target)
@@ -148,7 +148,7 @@ class _InTurn(SameModel):
             attempt.target,
         )
         said = await _recalled(service, account, asking, self._body, self._looked, target)
-        if target.endpoint.protocol != RESPONSES:
+        if not _compacts(target):
             return await self._summarize(attempt, said)
         check_relayed(service, request, asking.api_path, account)
         body = said.body
@@ -175,7 +175,7 @@ class _InTurn(SameModel):
             account.settle()
             request.respond(detached.status, detached.headers, detached.answer)
             return None
-        failure = codec_of(RESPONSES).decode_failure(detached.status, detached.answer)
+        failure = codec_of(self._asking.api_path.protocol).decode_failure(detached.status, detached.answer)
         calls = account.record.attempts[made:]
         if not calls and failure.status < 500:
             # The target cannot be asked this: nothing was sent to it.
@@ -184,6 +184,11 @@ class _InTurn(SameModel):
         kind = Kind(calls[-1].kind) if calls else Kind.FULL
         answer = ErrorAnswer(status=detached.status, headers=detached.headers, failure=failure, body=detached.answer)
         return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind)
+
+
+def _compacts(target: Target) -> bool:
+    """Whether a target has compaction; of others a summary is requested."""
+    return target.endpoint.protocol == RESPONSES
 
 
 def _unsettled(_: Record) -> None:
