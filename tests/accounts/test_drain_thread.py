@@ -125,7 +125,7 @@ def test_pitfall_430_438_a_lock_of_hours_costs_disk_and_no_memory(path: str, mon
     monkeypatch.setattr(drain_thread, "_PATIENCE", 0.05)
     with closing(open_account_tables(path)):
         pass
-    with closing(sqlite3.connect(path, isolation_level=None)) as other, running(path, most=200_000) as worker:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, running(path, most=250_000) as worker:
         other.execute("BEGIN IMMEDIATE")
         for number in range(1000):
             worker.settle(number)

@@ -143,7 +143,7 @@ def listing(received: Received) -> Reply:
         (("claude",), ["CLAUDE_CODE_MAX_CONTEXT_TOKENS=131072", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=8192"]),
         (("claude", "--context", "128k"), ["CLAUDE_CODE_MAX_CONTEXT_TOKENS=128000"]),
         (("codex",), ["model_context_window=131072"]),
-        (("opencode",), ['"chat/m":{"name":"chat/m",', '"limit":{"context":131072,"output":8192}']),
+        (("opencode",), ['"chat/m":{"name":"chat/m",', '"limit":{"context":131072,"output":5461}']),
     ],
     ids=" ".join,
 )
