@@ -8,7 +8,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.anthropic_messages import CODEC
 
 BASE: JsonObject = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}
-CALLED: JsonObject = {**BASE, "messages": [{"role": "assistant", "tool_calls": []}]}
+CALLING: JsonObject = {"role": "assistant", "tool_calls": []}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ CALLED: JsonObject = {**BASE, "messages": [{"role": "assistant", "tool_calls": [
         ({"messages": [{"role": "user", "content": "hi"}]}, False),
         ({"messages": [{"role": "system", "content": "s"}], "max_tokens": 5}, False),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "max_tokens": 5}, False),
-        (CALLED, False),
+        ({**BASE, "messages": [CALLING]}, False),
         ({**BASE, "messages": [{"role": "tool", "content": "r"}]}, False),
         ({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}, False),
         ({"input": "hi"}, False),

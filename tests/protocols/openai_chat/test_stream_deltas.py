@@ -31,6 +31,13 @@ def test_pitfall_060_061_each_change_of_kind_is_a_new_part() -> None:
     assert [type(part) for part in response.parts] == [Thinking, Text, Thinking, ToolCall, Thinking, Text]
 
 
+def test_citations_before_the_text_are_told_with_its_beginning() -> None:
+    cited: JsonObject = {"type": "url_citation", "url_citation": {"url": "https://example.com", "title": "t"}}
+    (text,) = answer(chunk({"annotations": [cited]}), chunk({"content": "a"}), chunk({}, "stop")).parts
+    assert isinstance(text, Text)
+    assert [citation.url for citation in text.citations] == ["https://example.com"]
+
+
 def test_reasoning_after_text_is_sealed_without_the_text() -> None:
     alone = answer(chunk({"reasoning_content": "r"}), chunk({"reasoning_content": "s"}), chunk({}, "stop"))
     after = answer(
