@@ -41,6 +41,9 @@ from dragoman.wire.json import decode_object, encode, octets
 from dragoman.wire.spans import with_member
 from dragoman.wire.splice import replace_text
 
+# Failures that do not go away by asking again.
+_FINAL = frozenset({FailureKind.UPSTREAM_AUTH, FailureKind.LASTING})
+
 
 class LossLine(TypedDict):
     """One line of the ledger, ready for JSON; `docs/losses.md` has a paragraph on each feature."""
@@ -284,9 +287,9 @@ def translate_headers(headers: Mapping[str, str], *, source: str, target: str, n
 
 def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage | None = None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
-    # A spent quota is a 429 in the OpenAI protocols, after which SDKs and agents would try again, some for minutes
-    # (mapping.md §21). A refused key of the gateway's own does not become a good one either.
-    final = failure.kind is FailureKind.UPSTREAM_AUTH or (failure.kind is FailureKind.QUOTA and status == 429)
+    # A spent quota is a 429 in the OpenAI protocols, and a refused key of the gateway's own a 502 in all of them;
+    # without this header SDKs and agents would try again, some for minutes (mapping.md §21).
+    final = failure.kind in _FINAL or (failure.kind is FailureKind.QUOTA and status == 429)
     headers = {"x-should-retry": "false"} if final else {}
     return TranslatedResponse(
         body=encode(body), losses=(), status=status, headers=headers, failed=True, usage=usage, failure=failure

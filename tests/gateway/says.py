@@ -191,9 +191,9 @@ def headers_named(answer: Answer, *starts: str) -> dict[str, str]:
 # What a Messages client is told of a kind of error, and what an OpenAI client is told (mapping.md §21).
 MESSAGES_TOLD = {
     400: (400, "invalid_request_error"),
-    401: (424, "invalid_request_error"),
+    401: (502, "api_error"),
     402: (402, "billing_error"),
-    403: (424, "invalid_request_error"),
+    403: (502, "api_error"),
     404: (404, "not_found_error"),
     409: (409, "conflict_error"),
     413: (413, "request_too_large"),
@@ -206,9 +206,9 @@ MESSAGES_TOLD = {
 }
 OPENAI_TOLD = {
     400: (400, "invalid_request_error", None),
-    401: (400, "invalid_request_error", "upstream_auth"),
+    401: (502, "server_error", "upstream_auth"),
     402: (429, "insufficient_quota", "insufficient_quota"),
-    403: (400, "invalid_request_error", "upstream_auth"),
+    403: (502, "server_error", "upstream_auth"),
     404: (404, "invalid_request_error", "model_not_found"),
     409: (409, "invalid_request_error", "conflict"),
     413: (413, "invalid_request_error", "request_too_large"),

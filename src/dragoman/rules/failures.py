@@ -295,8 +295,8 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.RATE_LIMITED: (429, "rate_limit_error", "rate_limit_exceeded"),
     FailureKind.INTERNAL: (500, _SERVER, None),
     FailureKind.BAD_GATEWAY: (502, _SERVER, "upstream_error"),
-    # Never 401 or 403, after which clients doubt their own key, nor a 5xx, which they call temporary.
-    FailureKind.UPSTREAM_AUTH: (400, _INVALID, "upstream_auth"),
+    # Never 401 or 403, after which clients doubt their own key. `x-should-retry: false` goes with it.
+    FailureKind.UPSTREAM_AUTH: (502, _SERVER, "upstream_auth"),
     FailureKind.BAD_CODING: (415, _INVALID, "unsupported_encoding"),
     FailureKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
     FailureKind.UNAVAILABLE: (503, _SERVER, None),

@@ -123,7 +123,7 @@ def test_pitfall_312_keys_that_are_all_bad_are_not_the_clients() -> None:
     bad = whole({"error": {"message": f"bad {PROVIDER_KEY}", "code": "invalid_api_key"}}, 401)
     with running(script(dict.fromkeys("abd", bad)), house_of()) as house:
         told = house.post("/v1/embeddings", ASKED)
-        assert (told.status, told.header("content-type")) == (400, "application/json")
+        assert (told.status, told.header("content-type")) == (502, "application/json")
         assert failure_of(CHAT, told) and PROVIDER_KEY not in told.body.decode()
 
 

@@ -247,7 +247,7 @@ def test_the_first_failure_is_decisive_and_a_bad_key_of_ours_is_not_the_clients(
     missed(course, Kind.OVERLOADED)
     decisive = course.decisive()
     assert decisive is not None and decisive.failure.message == "a"
-    assert decisive.failure.kind is FailureKind.UPSTREAM_AUTH
+    assert (decisive.failure.kind, decisive.failure.status) == (FailureKind.UPSTREAM_AUTH, 502)
     assert course_of("a", "b").decisive() is None
 
 

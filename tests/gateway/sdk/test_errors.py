@@ -227,10 +227,9 @@ def test_a_refused_key_of_the_gateway_is_not_the_clients(desk: Desk, client: str
     script = Told(401, told[provider].type, told[provider].code, sent.get(provider, sent[CHAT]))
     error = caught(desk, client, provider, way, refusal(provider, script))
     # On the relay, too: the client has a gateway key, and would look for the fault in that (decision 14).
-    # Neither a 5xx, which clients call temporary.
-    assert not isinstance(error, anthropic.InternalServerError | openai.InternalServerError)
-    status, code = (424, None) if client == MESSAGES else (400, "upstream_auth")
-    assert seen(error) == Told(status, _INVALID, code, told[provider].message)
+    assert isinstance(error, anthropic.InternalServerError | openai.InternalServerError)
+    kind, code = ("api_error", None) if client == MESSAGES else ("server_error", "upstream_auth")
+    assert seen(error) == Told(502, kind, code, told[provider].message)
     assert f"({NAMES[provider]} refused the key that the gateway has for it)" in str(error.body)
     assert "sk-provider" not in str(error.body)
 

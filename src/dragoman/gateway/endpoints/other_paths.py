@@ -192,7 +192,8 @@ def _tell_bad_key(
     """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
     redactor, record = service.redactor(target.provider), account.record
     words = redactor.clean_text(failure.message[: redactor.longest])
-    said = reply_parts.told(replace(failure, kind=FailureKind.UPSTREAM_AUTH, message=words), record.dialect, record.id)
+    refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=words)
+    said = reply_parts.told(refused, record.dialect, record.id, program=record.program)
     headers = _headers(service, request, account, target, said.status, [JSON], tried)
     account.settle(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
     request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)

@@ -299,5 +299,5 @@ class Course:
         if missed.kind is not Kind.BAD_KEY or not (self.several or self.guarded):
             return missed
         # No provider refuses the client's own credential, whatever its words (decision 14).
-        failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH)
+        failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return replace(missed, failure=failure, answer=None)

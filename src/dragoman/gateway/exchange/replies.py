@@ -152,7 +152,7 @@ class Replies(Struct, eq=False):
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""
         if failure.kind in _AUTH_KINDS and not prepared.relay:
-            return replace(failure, kind=FailureKind.UPSTREAM_AUTH)
+            return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return failure
 
     def failure(

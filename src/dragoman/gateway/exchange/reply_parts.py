@@ -91,13 +91,14 @@ def told(
 ) -> TranslatedResponse:
     """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
 
-    What is `lasting`, and a model that is not there, is told to agents with a status after which they do not ask again:
-    they heed no header.
+    What is `lasting`, a model that is not there and a provider that refuses the gateway's key are sent to agents with a
+    status after which they do not ask again: they heed no header, and call a 502 temporary.
     """
     failure = error if isinstance(error, Failure) else failure_of(error) or error
     if isinstance(failure, Failure) and program.startswith(_AGENTS):
         is_missing = failure.kind is FailureKind.NOT_FOUND and failure.param == "model"
-        failure = replace(failure, kind=FailureKind.LASTING) if lasting or is_missing else failure
+        is_final = lasting or is_missing or failure.kind is FailureKind.UPSTREAM_AUTH
+        failure = replace(failure, kind=FailureKind.LASTING) if is_final else failure
     return translate_failure(failure, target=protocol or CHAT, request_id=request_id)
 
 

@@ -30,8 +30,8 @@ _TOLD: dict[FailureKind, tuple[int, str]] = {
     FailureKind.RATE_LIMITED: (429, "rate_limit_error"),
     FailureKind.INTERNAL: (500, "api_error"),
     FailureKind.BAD_GATEWAY: (502, "api_error"),
-    # Never 401 or 403, after which clients doubt their own key, nor a 5xx, which they call temporary.
-    FailureKind.UPSTREAM_AUTH: (424, "invalid_request_error"),
+    # Never 401 or 403, after which clients doubt their own key. `x-should-retry: false` goes with it.
+    FailureKind.UPSTREAM_AUTH: (502, "api_error"),
     FailureKind.BAD_CODING: (400, "invalid_request_error"),
     FailureKind.OVERLOADED: (529, "overloaded_error"),
     FailureKind.UNAVAILABLE: (503, "api_error"),
