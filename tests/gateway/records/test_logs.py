@@ -216,7 +216,7 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(replace(record(), estimated=True, money=Money(unpriced=("model",))))
     line = only(out)
-    assert (line["cost"], line["unpriced"], line["estimated"]) == ("0", ["model"], True)
+    assert (line["cost"], line["unpriced"], line["estimated"]) == (None, ["model"], True)
 
 
 @pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (500, "error"), (529, "error")])

@@ -87,7 +87,7 @@ class Log:
 
     def _as_json(self, record: Record) -> str:
         usage, money = record.usage, record.money
-        cost = "" if money is None else in_units(money.total, NANO)
+        cost = None if money is None else _dollars(money)
         changes = len(changes_in(record.losses))
         line: JsonObject = {
             "time": _now(),
@@ -154,7 +154,12 @@ class Log:
         return _json_line(line)
 
 
-def _tried(attempt: Attempt, money: Money | None, cost: str) -> JsonValue:
+def _dollars(money: Money) -> str | None:
+    """The cost in dollars, exact; None if no part of it has a price."""
+    return None if money.known is None else in_units(money.known, NANO)
+
+
+def _tried(attempt: Attempt, money: Money | None, cost: str | None) -> JsonValue:
     """One of the calls that were made for an exchange, and what became of it; `cost` is what `money` comes to."""
     told: JsonObject = {
         "target": f"{attempt.provider}/{attempt.model[:_SHOWN]}",
@@ -167,7 +172,7 @@ def _tried(attempt: Attempt, money: Money | None, cost: str) -> JsonValue:
         told["input"], told["output"] = counted.input, counted.output
     if attempt.money is not None:
         # Of most exchanges there is one call, which cost what the exchange did.
-        told["cost"] = cost if attempt.money is money else in_units(attempt.money.total, NANO)
+        told["cost"] = cost if attempt.money is money else _dollars(attempt.money)
     if attempt.maybe_billed:
         told["maybe_billed"] = True
     return told
