@@ -16,6 +16,7 @@ from tests.clients.desk import LOCAL_MODEL, Desk, Done, Received, npm_program
 from tests.clients.evidence import entries, proofs
 from tests.media import png
 from tests.sdk.names import CHAT, MESSAGES
+from tests.waiting import wait_until
 
 CLIENT = Client(
     name="Claude Code",
@@ -324,18 +325,35 @@ def test_claude_code_checks_calls_by_itself_where_the_provider_does_not(agent: A
     assert asked == [*([(True, 400)] if agent.protocol == MESSAGES else []), (False, 200), (False, 200)]
 
 
+def _sessions(agent: Agent) -> dict[str, list[dict[str, object]]]:
+    """Lines of the log about the agent's model, by session."""
+    sessions: dict[str, list[dict[str, object]]] = {}
+    for line in agent.desk.gateway.log.all():
+        told = json.loads(line) if line.startswith("{") else {}
+        if told.get("asked") == agent.desk.model(agent.protocol) and told.get("session"):
+            sessions.setdefault(told["session"], []).append(told)
+    return sessions
+
+
+def _newer(
+    sessions: dict[str, list[dict[str, object]]], before: dict[str, list[dict[str, object]]]
+) -> list[list[dict[str, object]]]:
+    return [lines for session, lines in sessions.items() if session not in before]
+
+
 def test_the_losses_of_claude_code_are_bookkeeping(agent: Agent) -> None:
     """A run of six calls showed 36 names of losses, which left no room for cost and thread in the log."""
     steps = [f'think Step {n}.\nsay Step {n}.\ncall Bash {{"command": "echo {n}"}}' for n in range(5)]
+    before = _sessions(agent)
     agent.run("\n---\n".join([*steps, "say Done."])).well()
     assert len(agent.requests(refused=True)) >= 6
-    lines = [json.loads(line) for line in agent.desk.gateway.log.all() if line.startswith("{")]
-    mine = [line for line in lines if line.get("asked") == agent.desk.model(agent.protocol) and line.get("session")]
-    assert len(mine) >= 6
+    # The log is written a moment after the exchange.
+    wait_until(lambda: any(len(lines) >= 6 for lines in _newer(_sessions(agent), before)), "six lines of the session")
+    (mine,) = _newer(_sessions(agent), before)
     if agent.protocol == MESSAGES:
         assert not any("bookkeeping_losses" in line for line in mine)
     else:
-        assert sum(line["bookkeeping_losses"] for line in mine) >= 36
+        assert sum(int(str(line.get("bookkeeping_losses", 0))) for line in mine) >= 36
     assert [line["losses"] for line in mine] == [0] * len(mine)
 
 

@@ -65,6 +65,8 @@ def strict_error(count: int) -> StrictError:
             ClientError(400, f"no target of `x` takes it: only y knows {SECRET!r}"),
             "no target of `x` takes it: only y knows …",
         ),
+        (ClientError(404, "there is no response `a few words`"), "there is no response `…`"),
+        (ClientError(404, "there is no response `resp_0a-1`"), "there is no response `resp_0a-1`"),
         (Unconfigured("the provider is not configured completely"), "the provider is not configured completely"),
         (Unreachable("no connection"), ""),
     ],

@@ -1,7 +1,7 @@
 """Refusals: the sentence by which the gateway itself refuses a request, as it is logged and recorded.
 
 It names locations and types. Values that a client sent, and notes that may quote one, are left out: records hold no
-contents.
+contents. Names of models, ids and paths in backticks stay, as long as they look like one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ _MAX_LOSSES = 8
 _MAX_FOUND = 80
 _ANOTHER_VALUE = "another value"
 _is_name = re.compile(r"[A-Za-z_][\w-]{0,63}|\d{1,9}", re.ASCII).fullmatch
+_is_id = re.compile(r"[\w.:/@+-]{1,128}", re.ASCII).fullmatch
+_backticked = re.compile(r"`([^`]*)`").sub
 # What `repr` makes of a value; an apostrophe behind a letter is one.
 _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL).sub
 
@@ -40,8 +42,12 @@ def refusal_of(error: DragomanError, message: str = "") -> str:
         case UpstreamError() if not isinstance(error, Unconfigured):
             return ""
         case _:
-            text = _values("…", message or str(error))
+            text = _backticked(_shown_id, _values("…", message or str(error)))
     return text[:MAX_TEXT]
+
+
+def _shown_id(found: re.Match[str]) -> str:
+    return found[0] if _is_id(found[1]) else "`…`"
 
 
 def _of_wire(error: WireError) -> str:
