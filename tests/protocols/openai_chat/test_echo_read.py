@@ -85,3 +85,26 @@ def test_item_3_what_is_no_reasoning_is_not_passed_on_as_such(members: JsonObjec
     ]
     written = translate_request({"model": "claude-opus-4-6", "messages": messages}, source=C, target=target).body
     assert b"tool_result" not in written and b"item_reference" not in written and b"document" not in written
+
+
+@pytest.mark.parametrize("target", [A, R])
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"thinking_blocks": [{"type": "thinking", "thinking": "t", "signature": "s", "mood": 1}]},
+        {"thinking_blocks": [{"type": "redacted_thinking", "data": "s", "mood": 1}]},
+        {"reasoning_items": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x", "mood": 1}]},
+    ],
+    ids=["thinking", "redacted", "item"],
+)
+def test_an_unknown_member_of_signed_reasoning_is_in_the_ledger(members: JsonObject, target: str) -> None:
+    messages: JsonList = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello", **members},
+        {"role": "user", "content": "Go on"},
+    ]
+    request = translate_request({"model": "m", "messages": messages}, source=C, target=target)
+    assert b"mood" not in request.body
+    # The member alone, or the reasoning with all of its members.
+    lost = {line["at"] for line in request.losses}
+    assert lost & {"messages[1].parts[0].extras.mood", "messages[1].parts[0]"}, request.losses

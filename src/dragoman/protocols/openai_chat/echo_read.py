@@ -87,13 +87,12 @@ def _signed_block(block: JsonObject) -> Thinking | None:
     if not isinstance(token, str) or not token or not isinstance(text, str | None):
         return None
     shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
-    sealed = from_envelope(token)
-    if sealed is not None:
-        return Thinking(text=text or "", kind=shown, seal=sealed)
-    # A client's word for it: nothing but what such a block has goes on.
-    body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
-    seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
-    return Thinking(text=text or "", kind=shown, seal=seal)
+    seal = from_envelope(token)
+    if seal is None:
+        # A client's word for it: nothing but what such a block has goes on.
+        body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
+        seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
+    return Thinking(text=text or "", kind=shown, seal=seal, extras=_unknown(_BLOCK, block))
 
 
 def _is_proven(item: JsonObject) -> bool:
@@ -103,14 +102,19 @@ def _is_proven(item: JsonObject) -> bool:
 def _item(item: JsonObject) -> Thinking:
     """A reasoning item of Responses, as clients keep it in this protocol."""
     token = item["encrypted_content"]
-    sealed = from_envelope(token) if isinstance(token, str) else None
+    seal = from_envelope(token) if isinstance(token, str) else None
     text = text_of(item.get("summary")) or ""
     shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
-    if sealed is not None:
-        return Thinking(text=text, kind=shown, seal=sealed)
-    body: JsonObject = {key: value for key, value in item.items() if key in _ITEM}
-    seal = Seal(origin=RESPONSES, kind="item", body=body)
-    return Thinking(text=text, kind=shown, seal=seal)
+    if seal is None:
+        body: JsonObject = {key: value for key, value in item.items() if key in _ITEM}
+        seal = Seal(origin=RESPONSES, kind="item", body=body)
+    return Thinking(text=text, kind=shown, seal=seal, extras=_unknown(_ITEM, item))
+
+
+def _unknown(known: frozenset[str], *entries: JsonObject) -> Extras | None:
+    """Members that neither the model nor the seal holds: the ledger names them where they are not sent."""
+    fields = {key: value for entry in entries for key, value in entry.items() if key not in known}
+    return Extras(origin=NAME, fields=fields) if fields else None
 
 
 class _Echo:
@@ -168,9 +172,6 @@ def _model(entry: JsonObject) -> str | None:
 
 
 def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
-    unknown: JsonObject = {}
-    for entry in entries:
-        unknown.update((key, value) for key, value in entry.items() if key not in _KNOWN)
     item_id = entries[0].get("id")
     kind = ThinkingKind.WITHHELD if not text else ThinkingKind.FULL
     if text and seal.kind == "item":
@@ -180,7 +181,7 @@ def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
         kind=kind,
         seal=seal,
         id=item_id if isinstance(item_id, str) else None,
-        extras=Extras(origin=NAME, fields=unknown) if unknown else None,
+        extras=_unknown(_KNOWN, *entries),
     )
 
 

@@ -269,6 +269,8 @@ class AssistantWriter:
         else:
             self._thinking.append(sealed.body)
             self._thought_at.append(at)
+            if part.extras is not None and part.extras.origin != NAME:
+                drop_extras(part.extras, at, self._ledger)
 
     def _compaction(self, part: Part, at: Place) -> None:
         """What stands for the conversation before: the issuer's item, or its summary as the user's words (V9)."""
