@@ -83,10 +83,6 @@ def test_a_sentence_is_bounded_and_names_few_losses() -> None:
     assert len(refusal_of(ClientError(400, "x" * 5000))) == MAX_TEXT
 
 
-def test_the_clients_own_sentence_may_be_given() -> None:
-    assert refusal_of(ClientError(404, "for the operator"), "for the client") == "for the client"
-
-
 def unasked(received: Received) -> Reply:
     raise AssertionError("the gateway itself refuses")
 
@@ -101,6 +97,7 @@ def wrong(protocol: str) -> dict[str, tuple[dict[str, object], dict[str, str], s
         "a wrong type": (question(protocol, other) | {said: 7}, {}, f"{said}: expected "),
         "a wrong value": (question(protocol, other) | {said: roles}, {}, f"{said}[0].role: expected "),
         "no model of this name": (asked | {"model": "claud"}, {}, "the model `claud` is not known here"),
+        "no key of a provider": (asked | {"model": "gemini/x"}, {}, "google has no key here: set GEMINI_API_KEY"),
         "strict": (question(protocol, other) | {"top_k": 3, "user": mark("user")}, {"x_dragoman_strict": "1"}, ""),
     }
 

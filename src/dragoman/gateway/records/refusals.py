@@ -24,8 +24,8 @@ _backticked = re.compile(r"`([^`]*)`").sub
 _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL).sub
 
 
-def refusal_of(error: DragomanError, message: str = "") -> str:
-    """The sentence for a refusal; `message` is what the client got where that is not the error's own text.
+def refusal_of(error: DragomanError) -> str:
+    """The sentence for a refusal, as the operator reads it: with the next step, which a client may not see.
 
     "" for an error of a provider's side: it has attempts, which say what became of them.
     """
@@ -42,7 +42,7 @@ def refusal_of(error: DragomanError, message: str = "") -> str:
         case UpstreamError() if not isinstance(error, Unconfigured):
             return ""
         case _:
-            text = _backticked(_shown_id, _values("…", message or str(error)))
+            text = _backticked(_shown_id, _values("…", str(error)))
     return text[:MAX_TEXT]
 
 
