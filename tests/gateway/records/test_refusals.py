@@ -59,7 +59,7 @@ def strict_error(count: int) -> StrictError:
         (RefusedError("file_id", "a[0].source", f"file {SECRET!r} is kept by x"), "a[0].source: file … is kept by x"),
         (RefusedError("x", "", "the provider's and the client's own"), "the provider's and the client's own"),
         (RefusedError("x", "", f"is {chr(39) + SECRET!r} there"), "is … there"),
-        (strict_error(1), "1 refused: messages[0].top_k: dropped (sampling)"),
+        (strict_error(1), "1 loss refused: messages[0].top_k: dropped (sampling)"),
         (ClientError(413, "the body is too large"), "the body is too large"),
         (
             ClientError(400, f"no target of `x` takes it: only y knows {SECRET!r}"),
@@ -77,7 +77,7 @@ def test_a_sentence_has_locations_and_types(error: DragomanError, sentence: str)
 
 
 def test_a_sentence_is_bounded_and_names_few_losses() -> None:
-    assert refusal_of(strict_error(20)).startswith("20 refused: messages[0].top_k: dropped (sampling); ")
+    assert refusal_of(strict_error(20)).startswith("20 losses refused: messages[0].top_k: dropped (sampling); ")
     assert refusal_of(strict_error(20)).endswith("; and 12 more")
     assert SECRET not in refusal_of(strict_error(20))
     assert len(refusal_of(ClientError(400, "x" * 5000))) == MAX_TEXT

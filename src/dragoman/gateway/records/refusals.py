@@ -37,8 +37,11 @@ def refusal_of(error: DragomanError) -> str:
             text = f"{place}: {note}" if place else note
         case StrictError():
             text = _of_losses((loss.at, loss.fate.value, loss.feature.value) for loss in error.losses[:_MAX_LOSSES])
-            more = len(error.losses) - _MAX_LOSSES
-            text = f"{len(error.losses)} refused: {text}" + (f"; and {more} more" if more > 0 else "")
+            count = len(error.losses)
+            more = count - _MAX_LOSSES
+            text = f"{count} loss{'es' if count != 1 else ''} refused: {text}" + (
+                f"; and {more} more" if more > 0 else ""
+            )
         case UpstreamError() if not isinstance(error, Unconfigured):
             return ""
         case _:
