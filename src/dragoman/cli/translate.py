@@ -85,9 +85,7 @@ def _request(options: argparse.Namespace, file: str, source: str | None, target:
     try:
         return translate_request(body, source=source, target=target, model=options.model, upstream=options.upstream)
     except WireError as error:
-        if options.model is None and error.path == "/model" and error.found == "nothing":
-            raise DragomanError(f"{error}; --model NAME sets it") from None
-        raise
+        raise DragomanError(documents.request_problem(error)) from None
 
 
 def _answer(options: argparse.Namespace) -> int:
