@@ -88,3 +88,6 @@ def test_a_request_without_model_is_explained_with_one(
     assert main(["explain", "--json", "--model", "deployed", str(request)]) == 0
     told = json.loads(capfdbinary.readouterr().out)["dialects"]
     assert [version["body"]["model"] for version in told.values()] == ["deployed"] * 3
+    assert main(["explain", "--json", str(request)]) == 0
+    told = json.loads(capfdbinary.readouterr().out)["dialects"]
+    assert told["openai-responses"]["refused"] == "model: expected text, found nothing; --model NAME sets it"

@@ -103,6 +103,11 @@ def test_a_cell_without_marks_is_cut_where_it_must_be() -> None:
     assert folded("模型模型", 5) == ["模型", "模型"]
 
 
+def test_an_id_that_fits_into_a_cell_is_not_cut() -> None:
+    assert folded("ours req_0a1b, provider's req_2c3d-4e", 20) == ["ours req_0a1b,", "provider's", "req_2c3d-4e"]
+    assert folded("at /srv/models/qwen3", 12) == ["at /srv/", "models/qwen3"]
+
+
 def test_a_table_commands_no_terminal_and_has_no_tab_of_a_stranger() -> None:
     for screen in (Screen(terminal=True), Screen()):
         text = "\n".join(table(screen, COLUMNS, [("a\x1b[2J", "1", "good", "b\tc\nd")]))

@@ -55,6 +55,9 @@ def test_strict_mode_has_a_status_of_its_own_and_writes_nothing() -> None:
     done = dragoman("translate", "--to", "anthropic-messages", "--strict", str(EXAMPLES / "chat-request.json"))
     assert done.returncode == 3
     assert done.stdout == b""
+    assert done.stderr.endswith(
+        b"\ndragoman: strict mode refuses losses that change the response: nothing was written\n"
+    )
     same = dragoman("translate", "--to", "openai-chat", "--strict", str(EXAMPLES / "chat-request.json"))
     assert same.returncode == 0
     assert same.stderr == b"nothing was lost\n"
@@ -171,7 +174,14 @@ def test_strict_all_refuses_bookkeeping_and_lists_it() -> None:
     assert b"cache_mark" in done.stderr
     assert b"end_user" in done.stderr
     listed = dragoman("translate", "--to", "openai-chat", "--all-losses", "-", stdin=told)
-    assert (listed.returncode, listed.stderr) == (0, done.stderr)
+    refused = b"dragoman: strict mode refuses every loss: nothing was written\n"
+    assert (listed.returncode, listed.stderr + refused) == (0, done.stderr)
+
+
+def test_a_strict_ledger_for_programs_is_json_alone() -> None:
+    told = json.dumps(BOOKKEEPING).encode()
+    done = dragoman("translate", "--to", "openai-chat", "--strict=all", "--json", "-", stdin=told)
+    assert (done.returncode, len(json.loads(done.stderr))) == (3, 2)
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "anthropic-messages", "openai-responses"])
@@ -181,4 +191,4 @@ def test_a_chat_request_without_model_is_translated_with_one(target: str) -> Non
     assert (done.returncode, json.loads(done.stdout)["model"]) == (0, "deployed")
     without = dragoman("translate", "--to", "openai-responses", "-", stdin=body)
     assert without.returncode == 1
-    assert b"model" in without.stderr
+    assert without.stderr == b"dragoman: model: expected text, found nothing; --model NAME sets it\n"

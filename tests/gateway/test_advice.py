@@ -338,7 +338,7 @@ def test_an_unknown_model_offers_what_is_near_of_what_the_provider_listed() -> N
     told = message_of(CHAT, typo)
     assert told.startswith("the model `gpt5.1` is not known here; did you mean chat/gpt-5.")
     assert told.count("chat/") == 3
-    assert "chat does not have the model `gpt-5.11`; it has gpt-5.1, " in message_of(MESSAGES, refused)
+    assert "chat does not have the model `gpt-5.11`; did you mean gpt-5.1, " in message_of(MESSAGES, refused)
 
 
 @pytest.mark.parametrize("open_", [True, False], ids=["open", "keyed"])

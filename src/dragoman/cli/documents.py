@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dragoman.cli.terminal import Screen, printable, screen_of, wrapped
+from dragoman.errors import DragomanError, WireError
 
 _CHUNK = 65536
 # What a message goes on with below its first line.
@@ -41,6 +42,12 @@ def complain(problem: str, command: str = "") -> None:
     if command:
         lines.append(_INDENT + screen.shown(printable(command)))
     print("\n".join(lines), file=sys.stderr)
+
+
+def request_problem(error: DragomanError) -> str:
+    """What is wrong with a request; if it has no model, with the option that names one."""
+    is_nameless = isinstance(error, WireError) and (error.path, error.found) == ("/model", "nothing")
+    return f"{error}; --model NAME sets it" if is_nameless else str(error)
 
 
 def prompt(question: str) -> None:

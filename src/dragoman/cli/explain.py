@@ -71,7 +71,7 @@ def _version(body: JsonObject, source: str, target: str, model: str | None) -> V
     try:
         out = translate_request(body, source=source, target=target, model=model)
     except DragomanError as error:
-        return Version(target, None, (), str(error))
+        return Version(target, None, (), documents.request_problem(error))
     return Version(target, decode(out.body), out.losses)
 
 

@@ -30,7 +30,8 @@ _GAP = "  "
 _BELOW = "      "
 # A column that may go below its row stays beside the others with so much room.
 _BESIDE = 24
-# A long cell goes on below after one of these marks.
+# A long cell goes on below after a blank; a word longer than a line, after one of these marks.
+_WORD = re.compile(r"\S+\s*")
 _PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
 
 # Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
@@ -191,12 +192,12 @@ def _style(column: Column, cell: str) -> str:
 
 
 def folded(cell: str, size: int) -> list[str]:
-    """A cell on as many lines as it takes; what it is indented by, all of them are."""
+    """A cell on as many lines as it takes; what it is indented by, all of them are. An id that fits is not cut."""
     if terminal.cells(cell) <= size:
         return [cell]
     indent = " " * min(len(cell) - len(cell.lstrip()), size // 2)
     lines = [indent]
-    for piece in _PIECE.findall(cell.strip()):
+    for piece in _pieces(cell.strip(), size - len(indent)):
         if terminal.cells(lines[-1]) + terminal.cells(piece.rstrip()) > size and lines[-1] != indent:
             lines.append(indent)
         lines[-1] += piece
@@ -204,6 +205,14 @@ def folded(cell: str, size: int) -> list[str]:
             cut = _fits(lines[-1], size)
             lines[-1:] = [lines[-1][:cut], indent + lines[-1][cut:]]
     return [line.rstrip() for line in lines]
+
+
+def _pieces(text: str, size: int) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if terminal.cells(word.rstrip()) <= size:
+            yield word
+        else:
+            yield from _PIECE.findall(word)
 
 
 def _fits(text: str, size: int) -> int:

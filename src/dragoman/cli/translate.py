@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dragoman.cli import documents, ledger
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import Screen, screen_of
-from dragoman.errors import WireError
+from dragoman.errors import DragomanError, WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_answer
 from dragoman.streaming import StreamPipeline
@@ -76,14 +76,16 @@ def run(options: argparse.Namespace) -> int:
         return _stream(options)
     if options.answer:
         return _answer(options)
-    out = translate_request(
-        documents.read(options.file),
-        source=options.source,
-        target=options.target,
-        model=options.model,
-        upstream=options.upstream,
-    )
+    out = _request(options, options.file, options.source, options.target)
     return _told(options, out.body + b"\n", out.losses)
+
+
+def _request(options: argparse.Namespace, file: str, source: str | None, target: str) -> TranslatedRequest:
+    body = documents.read(file)
+    try:
+        return translate_request(body, source=source, target=target, model=options.model, upstream=options.upstream)
+    except WireError as error:
+        raise DragomanError(documents.request_problem(error)) from None
 
 
 def _answer(options: argparse.Namespace) -> int:
@@ -117,13 +119,7 @@ def _stream(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace, source: str) -> TranslatedRequest | None:
     if options.request is None:
         return None
-    return translate_request(
-        documents.read(options.request),
-        source=options.target,
-        target=source,
-        model=options.model,
-        upstream=options.upstream,
-    )
+    return _request(options, options.request, options.target, source)
 
 
 def _recognised(body: bytes) -> str:
@@ -147,6 +143,9 @@ def _recognised_stream(chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
 def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
     if _is_refused(options, losses):
         _tell(options, losses)
+        if not options.json:
+            which = "every loss" if options.strict == "all" else "losses that change the response"
+            documents.complain(f"strict mode refuses {which}: nothing was written")
         return LOST
     documents.write(data)
     _tell(options, losses)

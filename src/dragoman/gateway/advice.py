@@ -280,7 +280,7 @@ def _of_model(called: Called) -> Advice:
     told = f"{called.name} does not have the model {shown(called.model)}"
     near = nearest(called.model, called.models)
     if near:
-        told += f"; it has {', '.join(near)}"
+        told += f"; did you mean {', '.join(near)}?"
     elif called.provider.upstream == "ollama":
         told += f": ollama pull {shown(called.model)[1:-1]}"
     return Advice(operator=told, client=told)

@@ -241,7 +241,7 @@ class App:
             is_operator = service.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
             account.note(advice=advice.operator)
-        account.note(why=refusal_of(error, error.advice.client if isinstance(error, UnknownModel) else ""))
+        account.note(why=refusal_of(error))
         told = replies.told(what, record.dialect, record.id, program=record.program)
         failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:

@@ -54,6 +54,15 @@ def test_long_words_go_on_below(colour: bool) -> None:
     assert plain[1].startswith("        words")
 
 
+def test_a_path_wider_than_the_screen_is_not_cut() -> None:
+    path = "/var/lib/" + "a-long-name-" * 6
+    section = Section(title="T", facts=(("file", f"{path}, 14 KiB"),))
+    assert as_text([section], Screen(terminal=True, width=60), VEIL).splitlines()[1:3] == [
+        f"  file  {path},",
+        "        14 KiB",
+    ]
+
+
 def test_nothing_wrong_is_said() -> None:
     assert as_text(SECTIONS[:1], Screen(), VEIL).endswith("\n\nNothing is wrong.")
 

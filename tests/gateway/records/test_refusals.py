@@ -59,7 +59,7 @@ def strict_error(count: int) -> StrictError:
         (RefusedError("file_id", "a[0].source", f"file {SECRET!r} is kept by x"), "a[0].source: file … is kept by x"),
         (RefusedError("x", "", "the provider's and the client's own"), "the provider's and the client's own"),
         (RefusedError("x", "", f"is {chr(39) + SECRET!r} there"), "is … there"),
-        (strict_error(1), "1 refused: messages[0].top_k: dropped (sampling)"),
+        (strict_error(1), "1 loss refused: messages[0].top_k: dropped (sampling)"),
         (ClientError(413, "the body is too large"), "the body is too large"),
         (
             ClientError(400, f"no target of `x` takes it: only y knows {SECRET!r}"),
@@ -77,14 +77,10 @@ def test_a_sentence_has_locations_and_types(error: DragomanError, sentence: str)
 
 
 def test_a_sentence_is_bounded_and_names_few_losses() -> None:
-    assert refusal_of(strict_error(20)).startswith("20 refused: messages[0].top_k: dropped (sampling); ")
+    assert refusal_of(strict_error(20)).startswith("20 losses refused: messages[0].top_k: dropped (sampling); ")
     assert refusal_of(strict_error(20)).endswith("; and 12 more")
     assert SECRET not in refusal_of(strict_error(20))
     assert len(refusal_of(ClientError(400, "x" * 5000))) == MAX_TEXT
-
-
-def test_the_clients_own_sentence_may_be_given() -> None:
-    assert refusal_of(ClientError(404, "for the operator"), "for the client") == "for the client"
 
 
 def unasked(received: Received) -> Reply:
@@ -101,6 +97,7 @@ def wrong(protocol: str) -> dict[str, tuple[dict[str, object], dict[str, str], s
         "a wrong type": (question(protocol, other) | {said: 7}, {}, f"{said}: expected "),
         "a wrong value": (question(protocol, other) | {said: roles}, {}, f"{said}[0].role: expected "),
         "no model of this name": (asked | {"model": "claud"}, {}, "the model `claud` is not known here"),
+        "no key of a provider": (asked | {"model": "gemini/x"}, {}, "google has no key here: set GEMINI_API_KEY"),
         "strict": (question(protocol, other) | {"top_k": 3, "user": mark("user")}, {"x_dragoman_strict": "1"}, ""),
     }
 

@@ -101,7 +101,9 @@ def _wrapped(head: str, words: str, screen: Screen) -> Iterator[str]:
         return
     # Colours take no room.
     size = len(head) if "\x1b" not in head else len(_INDENT) + len("wrong: ")
-    rows = textwrap.wrap(text, max(screen.width - size, 20), break_on_hyphens=False) or [""]
+    # Paths are not cut, so that they can be copied.
+    room = max(screen.width - size, 20)
+    rows = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
     yield (head + rows[0]).rstrip()
     yield from (" " * size + row for row in rows[1:])
 

@@ -138,7 +138,7 @@ class FailureMoves(Moves):
             unasked=isinstance(error, Overloaded) and attempt is not None,
             advice=advice,
             broke=error is not None,
-            refusal="" if error is None else _refusal(error),
+            refusal="" if error is None else refusal_of(error),
         )
 
     def _advice(self, kind: Kind, answer: ErrorAnswer | None, error: DragomanError | None) -> Advice | None:
@@ -386,8 +386,3 @@ class FailureMoves(Moves):
         else:
             self._settle(Kind.OURS, {"failure": "shutdown"})
             self._break_off(_SHUTTING_DOWN)
-
-
-def _refusal(error: DragomanError) -> str:
-    """The sentence for the record; a name that leads nowhere has one for clients and another for the operator."""
-    return refusal_of(error, error.advice.client if isinstance(error, UnknownModel) else "")

@@ -24,8 +24,8 @@ _backticked = re.compile(r"`([^`]*)`").sub
 _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL).sub
 
 
-def refusal_of(error: DragomanError, message: str = "") -> str:
-    """The sentence for a refusal; `message` is what the client got where that is not the error's own text.
+def refusal_of(error: DragomanError) -> str:
+    """The sentence for a refusal, as the operator reads it: with the next step, which a client may not see.
 
     "" for an error of a provider's side: it has attempts, which say what became of them.
     """
@@ -37,12 +37,15 @@ def refusal_of(error: DragomanError, message: str = "") -> str:
             text = f"{place}: {note}" if place else note
         case StrictError():
             text = _of_losses((loss.at, loss.fate.value, loss.feature.value) for loss in error.losses[:_MAX_LOSSES])
-            more = len(error.losses) - _MAX_LOSSES
-            text = f"{len(error.losses)} refused: {text}" + (f"; and {more} more" if more > 0 else "")
+            count = len(error.losses)
+            more = count - _MAX_LOSSES
+            text = f"{count} loss{'es' if count != 1 else ''} refused: {text}" + (
+                f"; and {more} more" if more > 0 else ""
+            )
         case UpstreamError() if not isinstance(error, Unconfigured):
             return ""
         case _:
-            text = _backticked(_shown_id, _values("…", message or str(error)))
+            text = _backticked(_shown_id, _values("…", str(error)))
     return text[:MAX_TEXT]
 
 
