@@ -74,9 +74,9 @@ def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
         service, log = serving()
         made = Record(id=service.new_id(), dialect=CHAT, path="/x", started=service.clock(), time=0.0)
         account = service.account(made)
-        account.settle()
-        account.settle(status=200)
-        account.note(status=200)
+        account.finalize()
+        account.finalize(status=200)
+        account.update(status=200)
         record = account.record
         # It is told with the loop's next turn.
         assert log.getvalue() == ""

@@ -156,7 +156,7 @@ class App:
                 request.closes = True
                 self._give_up(service, request, account, ClientError(503, _STOPPING), failure="shutdown")
             else:
-                account.settle(status=account.record.status or GONE, failure="cancelled")
+                account.finalize(status=account.record.status or GONE, failure="cancelled")
             raise
         except Exception:
             # Whoever called logs what it was.
@@ -166,7 +166,7 @@ class App:
             service.metrics.in_flight -= 1
             if place is not None:
                 place.release()
-            account.settle()
+            account.finalize()
             if request.held is not None:
                 await request.held
 
@@ -240,15 +240,15 @@ class App:
         if advice is not None and isinstance(what, Failure):
             is_operator = service.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
-            account.note(advice=advice.operator)
-        account.note(why=refusal_of(error))
+            account.update(advice=advice.operator)
+        account.update(why=refusal_of(error))
         told = replies.told(what, record.dialect, record.id, program=record.program)
         failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:
-            account.settle(failure=failure)
+            account.finalize(failure=failure)
             request.abort()
             return
-        account.settle(status=told.status, failure=failure)
+        account.finalize(status=told.status, failure=failure)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
         if isinstance(error, NotKept) or (advice is not None and advice.lasting):
             # The store was waited for already; or it can only fail again.
@@ -262,10 +262,10 @@ class App:
     ) -> None:
         """Settle what nobody goes on with, and tell the client under the exchange's own id, if it heard nothing yet."""
         if request.started:
-            account.settle(failure=failure)
+            account.finalize(failure=failure)
             return
         record = account.record
-        account.settle(status=error.status, failure=failure)
+        account.finalize(status=error.status, failure=failure)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
         request.respond(error.status, headers, replies.told(error, record.dialect, record.id).body)
 
@@ -385,7 +385,7 @@ def _refused(account: Account, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     told = replies.told(error, account.record.dialect, account.record.id)
     failure = told.failure.kind.value if told.failure is not None else ""
-    account.settle(status=told.status, failure=failure, why=str(error), at_door=True)
+    account.finalize(status=told.status, failure=failure, why=str(error), at_door=True)
     return told.body
 
 

@@ -80,7 +80,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
         attempt = Attempt(target, service.rotation(target.provider))
         assert calls.ended(attempt, Kind.OURS) == ()
         calls.begin()
-        account.note(attempts=calls.ended(attempt, Kind.NO_ANSWER))
+        account.update(attempts=calls.ended(attempt, Kind.NO_ANSWER))
         [noted] = account.record.attempts
         assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
         assert calls.ended(attempt, Kind.ANSWERED) == account.record.attempts

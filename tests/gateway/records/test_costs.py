@@ -246,9 +246,19 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     assert told["tokens"] == Tokens(input=7, output=1)
     assert told["estimated"] is True
     assert told["money"] == Money(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", said=9)
-    assert together((refused,)) == {}
-    assert together((answered,)) == {"tokens": answered.tokens, "estimated": False, "money": answered.money}
-    assert together((unknown, unknown)) == {"tokens": None, "estimated": False, "money": UNREPORTED}
+    assert together((refused,)) == {"attempts": (refused,)}
+    assert together((answered,)) == {
+        "attempts": (answered,),
+        "tokens": answered.tokens,
+        "estimated": False,
+        "money": answered.money,
+    }
+    assert together((unknown, unknown)) == {
+        "attempts": (unknown, unknown),
+        "tokens": None,
+        "estimated": False,
+        "money": UNREPORTED,
+    }
 
 
 NOTHING_MORE: JsonObject = {

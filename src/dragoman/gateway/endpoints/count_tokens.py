@@ -86,10 +86,10 @@ async def count_tokens(
     name = account.record.key
     body = await receive(service, request, name)
     looked = await beside_loop(partial(look, body, api_path), len(body), name)
-    account.note(asked=looked.model, size=len(body))
+    account.update(asked=looked.model, size=len(body))
     asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(service, asked, body, looked)
-    account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
+    account.update(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     found, size = None, len(body)
     if api_path.protocol == RESPONSES:
         found = await looked_up(service.state, service.settings, key, looked.said, body, target)
@@ -98,7 +98,7 @@ async def count_tokens(
     ready = await beside_loop(
         partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size, name
     )
-    account.note(losses=ready.translated.losses)
+    account.update(losses=ready.translated.losses)
     answered, given = None, _NO_HEADERS
     if asks:
         status, answered, given = await _asked(service, request, api_path, account, target, ready, owner_of(key))
@@ -119,7 +119,7 @@ async def count_tokens(
         told = {"object": "response.input_tokens", **told}
     # A count of the client's own protocol is relayed as it is.
     relayed = answered if api_path.protocol == target.endpoint.protocol else None
-    account.settle(status=200)
+    account.finalize(status=200)
     request.respond(
         200,
         [
@@ -236,7 +236,7 @@ async def _refuse(
     """The provider's own error, to a client of its protocol."""
     redactor = service.redactor(target.provider)
     body = await cleaned(redactor, body, account.record.key)
-    account.settle(status=status, failure="other")
+    account.finalize(status=status, failure="other")
     told = [
         JSON,
         id_header(api_path.protocol, account.record.id),

@@ -88,7 +88,8 @@ def meter(service: Service, account: Account, target: Target, tail: Tail) -> Non
     else:
         return
     attempts = (*attempts[:-1], closed)
-    account.note(attempts=attempts, usage=usage, **together(attempts))
+    account.update(**together(attempts))
+    account.update(usage=usage)
 
 
 def _read(told: JsonObject, protocol: str) -> Usage | None:

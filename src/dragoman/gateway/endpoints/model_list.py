@@ -46,7 +46,7 @@ async def list_models(service: Service, request: Request, account: Account) -> N
 async def show_model(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
     """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
     name = unquote(api_path.rest.removeprefix("/models/"), errors="replace")
-    account.note(asked=name)
+    account.update(asked=name)
     protocol = account.record.dialect
     route = service.routes.route(name, protocol)
     if not any(map(_may_have, route.targets)):
@@ -67,6 +67,6 @@ def _may_have(target: Target) -> bool:
 
 
 def _respond(service: Service, request: Request, account: Account, body: bytes) -> None:
-    account.settle(status=200)
+    account.finalize(status=200)
     headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)

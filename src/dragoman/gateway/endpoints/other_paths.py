@@ -99,9 +99,9 @@ async def pass_on(
         body = await receive(service, request, account.record.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
     name, field = await beside_loop(partial(_named, body, kind), len(body), account.record.key)
-    account.note(size=len(body))
+    account.update(size=len(body))
     if name:
-        account.note(asked=name)
+        account.update(asked=name)
         targets = (target,) if target is not None else _serving(service, name, api_path)
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
@@ -112,11 +112,11 @@ async def pass_on(
         targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
     ordered = partial(order_for, request, api_path, owner, kind, body)
     if len(targets) > 1:
-        account.note(route=name, policy=FALLBACK, reason=Why.POLICY.value)
+        account.update(route=name, policy=FALLBACK, reason=Why.POLICY.value)
         await ask_in_turn(service, request, account, SameModel(service, account, targets), ordered)
         return
     target = targets[0]
-    account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
+    account.update(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     attempt = Attempt(target, service.rotation(target.provider))
     attempt.ask(b"")
     order = ordered(target, attempt.key)
@@ -195,7 +195,7 @@ def _tell_bad_key(
     refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=words)
     said = reply_parts.told(refused, record.dialect, record.id, program=record.program)
     headers = _headers(service, request, account, target, said.status, [JSON], tried)
-    account.settle(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
+    account.finalize(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
     request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
 
 
@@ -209,7 +209,7 @@ def check_relayed(service: Service, request: Request, api_path: ApiPath, account
         asked = f"{request.method} {shown(api_path.rest)}"
         words = f"{asked} is not relayed here; server.relayed_paths opens it if it should be"
         # Whoever could open it reads the log.
-        account.note(why=words, at_door=True)
+        account.update(why=words, at_door=True)
         raise ClientError(403, words)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
@@ -241,7 +241,7 @@ async def _hand_over(
             return
         _refuse(request, account, flight.status, told, error.body)
         return
-    account.note(status=flight.status)
+    account.update(status=flight.status)
     clock, tail = service.clock, Tail()
 
     streams = is_stream(flight)
@@ -261,7 +261,7 @@ async def _hand_over(
     except DragomanError:
         # The status is out: all that is left to say is that this is not the whole.
         ended(Kind.BROKEN)
-        account.settle(failure="truncated")
+        account.finalize(failure="truncated")
         request.abort()
         return
     finally:
@@ -269,7 +269,7 @@ async def _hand_over(
     ended(Kind.ANSWERED)
     if request.method == "POST":
         meter(service, account, target, tail)
-    account.settle()
+    account.finalize()
     request.end()
 
 
@@ -300,8 +300,8 @@ def _headers(
 
 def _refuse(request: Request, account: Account, status: int, told: HeaderList, body: bytes) -> None:
     """A provider's error, from which its secrets were taken."""
-    account.note(status=status)
-    account.settle(failure="other")
+    account.update(status=status)
+    account.finalize(failure="other")
     request.respond(status, told, body)
 
 

@@ -60,7 +60,7 @@ class SameModel:
         course = self.course
         while (target := course.next()) is not None:
             course.tries += 1
-            self._account.note(
+            self._account.update(
                 provider=target.provider.name,
                 model=target.shown,
                 served=target.endpoint.protocol,
@@ -95,7 +95,7 @@ class SameModel:
         if error is not None:
             raise error
         told = decisive.attempt.target
-        self._account.note(provider=told.provider.name, model=told.shown, served=told.endpoint.protocol)
+        self._account.update(provider=told.provider.name, model=told.shown, served=told.endpoint.protocol)
         return decisive
 
     async def _try(

@@ -127,7 +127,7 @@ class Calls(Struct, eq=False):
     def close(self, attempt: Attempt, kind: Kind) -> None:
         """Have it in the record what became of the last call, and what all came to; it is said once of each."""
         attempts = self.ended(attempt, kind)
-        self._account.note(attempts=attempts, **together(attempts))
+        self._account.update(**together(attempts))
 
     def abandoned(self, attempt: Attempt) -> tuple[record.Attempt, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""

@@ -58,7 +58,7 @@ class ChoiceMoves(FailureMoves):
         try:
             route = service.routes.route(looked.model, self._asked.api_path.protocol)
         except DragomanError:
-            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
+            self._account.update(asked=looked.model, size=len(self._body), facts=looked.facts)
             raise
         if route.only is not None:
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
@@ -91,7 +91,7 @@ class ChoiceMoves(FailureMoves):
         assert route is not None and looked is not None
         wants = wanted(self._body, self._asked, route, pinned=len(service.traffic.pins) > 0)
         if not self._keeper and not self._is_astray and says_too_little(looked, wants):
-            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
+            self._account.update(asked=looked.model, size=len(self._body), facts=looked.facts)
             self._wait(State.WEIGHING, Recall(self._body, looked, route.targets[0]))
         else:
             self._look_for(wants)

@@ -7,8 +7,6 @@ itself: what follows is in the table of `routing/outcomes.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -16,6 +14,7 @@ from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
+from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan
@@ -45,7 +44,7 @@ class Course:
     # Whether nobody had to be ranked for it.
     is_calm = True
     # What a record says of how its target was chosen.
-    noted: Mapping[str, object] = MappingProxyType({})
+    noted: RecordChanges | None = None
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
     tries = 0

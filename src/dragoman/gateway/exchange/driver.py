@@ -214,12 +214,12 @@ class Driver(StoreActs):
             try:
                 await other.run(begun)
             finally:
-                its_own.settle()
+                its_own.finalize()
 
         left = encode(
             await self._memory.leave(command.prepared, detached, run, self._hand_on_request, self._asked.place)
         )
-        self._account.note(kind="")
+        self._account.update(kind="")
         if not its_own.is_settled:
             # Its client is about to hear of it.
             service.accounting.open(its_own.record, command.prepared.target, len(command.resume.body))
@@ -492,7 +492,7 @@ class Driver(StoreActs):
     # At once.
 
     def _settle(self, command: Settle) -> None:
-        self._account.settle(**command.changes)
+        self._account.finalize(**command.changes)
 
     def _hold(self, command: Hold) -> None:
         self._limits.alive = self._keep_alive

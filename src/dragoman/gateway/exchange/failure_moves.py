@@ -222,7 +222,7 @@ class FailureMoves(Moves):
         """Have it in the record that a target had no place, and not among the attempts: nobody was asked."""
         assert missed.attempt is not None
         target = missed.attempt.target
-        self._account.note(full=(*self._account.record.full, f"{target.provider.name}/{target.shown}"))
+        self._account.update(full=(*self._account.record.full, f"{target.provider.name}/{target.shown}"))
         if self._course is not None:
             self._course.tries -= 1
 
@@ -239,9 +239,9 @@ class FailureMoves(Moves):
         if missed.attempt is not None and missed.attempt is not self.attempt:
             self._go_back(missed.attempt)
         if missed.advice is not None:
-            self._account.note(advice=missed.advice.operator)
+            self._account.update(advice=missed.advice.operator)
         if missed.refusal:
-            self._account.note(why=missed.refusal)
+            self._account.update(why=missed.refusal)
         if missed.attempt is not None and missed.attempt.tells_itself:
             self._open()
         if self.told is Told.NOTHING:
@@ -283,7 +283,7 @@ class FailureMoves(Moves):
         if self.told is _NOTHING:
             attempt = self.attempt
             self.told = _STATUS
-            self._account.note(status=200, first=first)
+            self._account.update(status=200, first=first)
             headers = (
                 self._replies.pending()
                 if pending
@@ -291,7 +291,7 @@ class FailureMoves(Moves):
             )
             self._do(Start(headers))
         elif first:
-            self._account.note(first=first)
+            self._account.update(first=first)
 
     def _go_back(self, attempt: Attempt) -> None:
         """Tell of an earlier attempt, in place of those after it."""
@@ -301,7 +301,7 @@ class FailureMoves(Moves):
 
     def _note_target(self, target: Target) -> None:
         """Know whom the request goes to; what an earlier target said is not said of this one."""
-        self._account.note(
+        self._account.update(
             provider=target.provider.name,
             model=target.shown,
             served=target.endpoint.protocol,
@@ -341,7 +341,7 @@ class FailureMoves(Moves):
             # The translator writes a failure that was searched already, perhaps behind all of the answer.
             attempt.held.append(self._clean(out) if attempt.prepared.relay else out)
             self._note_translator()
-            self._account.note(failure=failure.kind.value)
+            self._account.update(failure=failure.kind.value)
             if self._memory.kept_answer is not None:
                 self._do(Keep(out, at_once=True))
                 self._wait(State.BREAKING, AwaitKept())
@@ -349,10 +349,10 @@ class FailureMoves(Moves):
         else:
             prepared = attempt.known
             if prepared is not None:
-                self._account.note(losses=prepared.translated.losses)
+                self._account.update(losses=prepared.translated.losses)
             attempt.held = [self._clean(self._replies.failed_stream(prepared, failure))]
         self._note_translator()
-        self._account.note(failure=failure.kind.value)
+        self._account.update(failure=failure.kind.value)
         self._tell_broken()
 
     def _was_broken(self, _: Kept) -> None:

@@ -37,6 +37,7 @@ from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.costs import together
+from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
@@ -118,7 +119,7 @@ class Moves(ABC):
         """Nothing comes of it."""
         return
 
-    def _settle(self, kind: Kind, changes: dict[str, object]) -> None:
+    def _settle(self, kind: Kind, changes: RecordChanges) -> None:
         """All is known, also what became of the last call."""
         if self._course is not None:
             self._course.give_back()
@@ -137,7 +138,7 @@ class Moves(ABC):
 
     def _end_call(self, kind: Kind) -> None:
         """The last call has ended, and others may follow."""
-        self._account.note(attempts=self._ended_calls(kind))
+        self._account.update(attempts=self._ended_calls(kind))
 
     def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
         if not self.has_attempt:
@@ -152,7 +153,7 @@ class Moves(ABC):
             self._course.give_back()
         if self.has_attempt and self.calls.runs:
             attempts = self.calls.abandoned(self.attempt)
-            self._account.note(attempts=attempts, **together(attempts))
+            self._account.update(**together(attempts))
 
     def unfinished(self) -> Counting | None:
         """What is to be counted of an answer that nobody hears the end of; None if nothing came of it."""
@@ -241,14 +242,14 @@ class Moves(ABC):
     def _note_losses(self) -> None:
         translated = self.attempt.prepared.translated
         if len(translated.ledger):
-            self._account.note(losses=translated.losses)
+            self._account.update(losses=translated.losses)
 
     def _note_translator(self) -> None:
         """Keep what a stream told beside its text."""
         if self.has_attempt and self.attempt.is_heard:
-            self._account.note(**self._heard())
+            self._account.update(**self._heard())
 
-    def _heard(self) -> dict[str, object]:
+    def _heard(self) -> RecordChanges:
         translator, translated = self.attempt.translator, self.attempt.prepared.translated
         return {"usage": translator.usage, "losses": (*translated.losses, *translator.losses)}
 

@@ -72,4 +72,4 @@ def note_attempt(service: Service, account: Account, target: Target, flight: Fli
         status=flight.status,
         upstream_id=named and service.redactor(target.provider).clean_text(named),
     )
-    account.note(attempts=(*account.record.attempts, attempt))
+    account.update(attempts=(*account.record.attempts, attempt))

@@ -22,6 +22,7 @@ from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import report_comment, with_report
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
@@ -39,7 +40,7 @@ class Reply(Struct, frozen=True):
     status: int
     headers: HeaderList
     body: bytes
-    noted: dict[str, object]
+    noted: RecordChanges
 
 
 class Words(Struct, frozen=True):
@@ -146,7 +147,7 @@ class Replies(Struct, eq=False):
             told.append((b"x-should-retry", b"false"))
         if advice is not None:
             told.append(reply_parts.advice_header(self.read(advice)))
-        noted: dict[str, object] = {"failure": failure.kind.value, "status": refusal.status}
+        noted: RecordChanges = {"failure": failure.kind.value, "status": refusal.status}
         return Reply(refusal.status, told, refusal.body, noted)
 
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
@@ -178,7 +179,7 @@ class Replies(Struct, eq=False):
             failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
             extra = self.headers(prepared, redactor.clean_headers(_few([*provider_headers])), [JSON])
             if self._is_overflow_for_codex(prepared, failure):
-                noted: dict[str, object] = {"failure": failure.kind.value, "status": 200}
+                noted: RecordChanges = {"failure": failure.kind.value, "status": 200}
                 return Reply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
         else:
             extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]

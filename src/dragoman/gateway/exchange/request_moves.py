@@ -31,6 +31,7 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Resume,
 )
+from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
@@ -71,17 +72,16 @@ class RequestMoves(ChoiceMoves):
             return
         decisive = course.decisive()
         if decisive is None:
-            self._account.note(asked=self._asked_for, provider="", model="", served="", **course.noted, **self._spoken)
+            if course.noted is not None:
+                self._account.update(**course.noted)
+            self._account.update(asked=self._asked_for, provider="", model="", served="")
+            if self._looked is not None:
+                self._account.update(facts=self._looked.facts)
             error = course.nobody()
             failure = failure_of(error)
             assert failure is not None
             decisive = self._missed(failure, error=error)
         self._tell_failure(decisive)
-
-    @property
-    def _spoken(self) -> dict[str, object]:
-        """What a request shows of who is speaking, as far as it was looked at."""
-        return {} if self._looked is None else {"facts": self._looked.facts}
 
     @property
     def _asked_for(self) -> str:
@@ -100,7 +100,7 @@ class RequestMoves(ChoiceMoves):
         if course is not None and course.tries > 1:
             self._note_target(target)
         else:
-            known: dict[str, object] = {
+            known: RecordChanges = {
                 "asked": looked.model,
                 "size": len(self._body),
                 "stream": bytes(looked.outline.stream) == b"true",
@@ -109,9 +109,9 @@ class RequestMoves(ChoiceMoves):
                 "served": target.endpoint.protocol,
                 "facts": looked.facts,
             }
-            if course is not None and course.noted:
+            if course is not None and course.noted is not None:
                 known |= course.noted
-            self._account.note(**known)
+            self._account.update(**known)
         if self._found is not None and target.kept_here:
             # It was looked up before the choice, and is the same whoever of the line is asked.
             self._prepare(self._found)
@@ -157,7 +157,7 @@ class RequestMoves(ChoiceMoves):
         assert isinstance(prepared, ProviderRequest)
         self.attempt.put(prepared)
         if self._memory.in_background:
-            self._account.note(losses=prepared.translated.losses)
+            self._account.update(losses=prepared.translated.losses)
             looked, course = self._looked, self._course
             assert looked is not None and course is not None
             self._wait(State.LEAVING, Leave(prepared, Resume(prepared, self._body, looked, course)))
@@ -271,7 +271,7 @@ class RequestMoves(ChoiceMoves):
     def _forget_answer(self) -> None:
         """Begin again after an error in spite of its status, of which nobody has heard."""
         self.attempt.forget()
-        self._account.note(failure="")
+        self._account.update(failure="")
         self._memory.anew()
 
     # Pauses.

@@ -53,7 +53,7 @@ class StreamMoves(RequestMoves):
         attempt, out = self.attempt, event.out
         translator = attempt.translator
         if (failure := translator.failure) is not None:
-            self._account.note(failure=failure.kind.value)
+            self._account.update(failure=failure.kind.value)
             out = self._clean_failed(out)
             if self.told is not _CONTENT and self._is_missed(failure, out):
                 self.state = State.MISSED
@@ -176,7 +176,7 @@ class StreamMoves(RequestMoves):
         out = self._last_frames()
         failure = attempt.translator.failure
         if failure is not None:
-            self._account.note(failure=failure.kind.value)
+            self._account.update(failure=failure.kind.value)
             out = self._clean_failed(out)
         if self.told is not _CONTENT:
             if failure is not None or not attempt.translator.speaking:

@@ -100,7 +100,7 @@ class WholeMoves(RequestMoves):
             self._go_on(answer.resume)
             return
         if answer.failure is not None:
-            self._account.note(usage=answer.usage)
+            self._account.update(usage=answer.usage)
             attempt.has_worked = says_something(attempt.raw)
             self._unsaid(answer.failure)
             return
@@ -125,7 +125,7 @@ class WholeMoves(RequestMoves):
     def _keep(self, body: bytes) -> None:
         self.attempt.raw = body
         if self._memory.kept_answer is not None:
-            self._account.note(usage=self.attempt.usage)
+            self._account.update(usage=self.attempt.usage)
             self._wait(State.KEEPING, KeepWhole(self.attempt.prepared, body))
         else:
             self._send()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.record import Record, RecordChanges
 
 
 class Account(Struct, eq=False):
@@ -25,7 +26,7 @@ class Account(Struct, eq=False):
         """Whether all is known."""
         return self._finish is None
 
-    def note(self, **changes: object) -> None:
+    def update(self, **changes: Unpack[RecordChanges]) -> None:
         """Know more of the exchange."""
         if self._finish is not None:
             self.record = replace(self.record, **changes)
@@ -35,7 +36,7 @@ class Account(Struct, eq=False):
         if self._finish is not None:
             self.record = record
 
-    def settle(self, **changes: object) -> None:
+    def finalize(self, **changes: Unpack[RecordChanges]) -> None:
         """Say that all is known, before the client knows its answer complete; only the first time counts."""
         finish = self._finish
         if finish is None:

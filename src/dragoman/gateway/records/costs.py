@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records.record import Attempt
+from dragoman.gateway.records.record import Attempt, RecordChanges
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
@@ -239,16 +239,17 @@ def added(tokens: Iterable[Tokens]) -> Tokens:
     return total
 
 
-def together(attempts: tuple[Attempt, ...]) -> dict[str, object]:
-    """What the calls of an exchange took and cost in all, as its record has it."""
+def together(attempts: tuple[Attempt, ...]) -> RecordChanges:
+    """The attempts of an exchange with their total tokens and cost."""
     spent = [attempt for attempt in attempts if attempt.money is not None or attempt.tokens is not None]
     if not spent:
-        return {}
+        return {"attempts": attempts}
     if len(spent) == 1:
         one = spent[0]
-        return {"tokens": one.tokens, "estimated": one.estimated, "money": one.money}
+        return {"attempts": attempts, "tokens": one.tokens, "estimated": one.estimated, "money": one.money}
     tokens = [attempt.tokens for attempt in spent if attempt.tokens is not None]
     return {
+        "attempts": attempts,
         "tokens": added(tokens) if tokens else None,
         "estimated": any(attempt.estimated for attempt in spent),
         "money": _summed([attempt.money for attempt in spent if attempt.money is not None]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from msgspec import Struct
 
 from dragoman.accounts.entry import CONVERSATION, Considered, Money, Tokens
@@ -109,3 +111,43 @@ class Record(Struct, frozen=True):
     def upstream_id(self) -> str:
         """What the last provider calls the exchange."""
         return self.attempts[-1].upstream_id if self.attempts else ""
+
+
+class RecordChanges(TypedDict, total=False):
+    """Changes of a record's fields, as keyword arguments (`Account.update`). Its keys are those that change."""
+
+    kind: str
+    address: str
+    program: str
+    key: str
+    launch: str
+    asked: str
+    provider: str
+    model: str
+    served: str
+    route: str
+    policy: str
+    reason: str
+    considered: tuple[Considered, ...]
+    considered_more: int | None
+    stream: bool
+    attempts: tuple[Attempt, ...]
+    full: tuple[str, ...]
+    status: int
+    first: float
+    usage: Usage | None
+    losses: tuple[LossLine, ...]
+    failure: str
+    why: str
+    at_door: bool
+    advice: str
+    tokens: Tokens | None
+    estimated: bool
+    money: Money | None
+    stop: str
+    answered_by: str
+    response_id: str
+    size: int
+    facts: Facts
+    trace: str
+    trace_state: str

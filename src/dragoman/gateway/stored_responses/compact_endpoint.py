@@ -55,11 +55,11 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     name = account.record.key
     body = await receive(service, request, name)
     looked = await beside_loop(partial(look, body, api_path), len(body), name)
-    account.note(asked=looked.model, size=len(body))
+    account.update(asked=looked.model, size=len(body))
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     course = await compaction_course(service, asking, body, looked, account)
     if isinstance(course, Course):
-        account.note(**course.noted)
+        account.update(**(course.noted or {}))
         several = _InTurn(service, request, account, course, asking, body, looked)
         await ask_in_turn(service, request, account, several, several.unused)
         return
@@ -71,7 +71,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
             await stay(service, asking, body, looked, target)
         return
     detached = await _summarized(service, request, account, asking, said, target)
-    account.settle()
+    account.finalize()
     request.respond(detached.status, detached.headers, detached.answer)
 
 
@@ -172,7 +172,7 @@ class _InTurn(SameModel):
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
             return Missed(failure=failure, attempt=attempt, kind=Kind.UNREADABLE)
         if detached.status == 200:
-            account.settle()
+            account.finalize()
             request.respond(detached.status, detached.headers, detached.answer)
             return None
         failure = codec_of(self._asking.api_path.protocol).decode_failure(detached.status, detached.answer)

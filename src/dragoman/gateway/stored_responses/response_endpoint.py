@@ -173,7 +173,7 @@ def reply(service: Service, request: Request, account: Account, body: JsonObject
 
 def send(service: Service, request: Request, account: Account, body: bytes) -> None:
     """Send what is kept here, as JSON."""
-    account.settle(status=200)
+    account.finalize(status=200)
     headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)
 
@@ -185,7 +185,7 @@ async def _listen(service: Service, request: Request, account: Account, store: S
     if not await store.read(lambda tables: tables.events.streamed(kept.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _whole(request, "starting_after", -1)
-    account.note(stream=True)
+    account.update(stream=True)
     await follow(service, request, request, account, store, owner, kept.id, after)
 
 
@@ -201,7 +201,7 @@ async def follow(
     headers: HeaderList | None = None,
 ) -> None:
     """Hand on the frames behind a sequence number as they are written down."""
-    account.note(status=200)
+    account.update(status=200)
     plain = [*EVENT_STREAM, id_header(account.record.dialect, account.record.id), *service.guard.greeting(asked)]
     client.start(200, plain if headers is None else headers)
     client.write(b"")
@@ -211,7 +211,7 @@ async def follow(
     except StoreError as error:
         # The status is out: the stream itself has to say that this is not the end.
         unreadable(error, service.log)
-        account.settle(failure="internal")
+        account.finalize(failure="internal")
         client.write(_broken_off(_UNREADABLE, last.number + 1))
         client.end()
 
@@ -247,23 +247,23 @@ async def _follow(
             last.over = last.over or _is_end(data)
             frames = data if after < 0 else _behind(data, after)
             if last.over:
-                account.settle()
+                account.finalize()
             if frames:
                 client.write(frames)
                 quiet = service.clock()
         if not running and not pieces:
             if not last.over:
                 kept = await store.read(lambda tables: tables.responses.find(owner, response_id))
-                account.settle()
+                account.finalize()
                 client.write(_ending(kept, last.number + 1))
-            account.settle()
+            account.finalize()
             client.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
             client.write(heartbeat)
             quiet = service.clock()
         if client.paused and not await _reads_on(client, service.settings.timeouts.idle):
-            account.settle(failure="timeout")
+            account.finalize(failure="timeout")
             client.abort()
             return
         await asyncio.sleep(_LOOK if running else 0)
