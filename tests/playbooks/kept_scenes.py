@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.config.settings import Timeouts
-from tests.gateway.harness import PROTOCOLS, RESPONSES
+from tests.gateway.harness import CHAT, PROTOCOLS, RESPONSES
 from tests.playbooks.bodies import FULL, brief, error, frames, parts, reminding, seal_refused, whole
 from tests.playbooks.kinds import Kind, Pair, Setup, Steps, asked, briefly, opened, streamed, told
 from tests.playbooks.steps import (
@@ -155,6 +155,10 @@ KINDS: dict[str, Kind] = {
             *told(whole(p)),
         ],
         pairs=KEEPING[2:],
+    ),
+    # The stream ends without usage and without its terminator: its tokens are counted before it is stored.
+    "stored_uncounted": Kind(
+        steps=lambda c, p: [*opened(c, p), says(frames(p)[-3]), ends()], pairs=((RESPONSES, CHAT),), setup=KEPT
     ),
     "conversation": Kind(steps=_in_conversation, pairs=KEEPING[1:], setup=KEPT),
     "conversation_held": Kind(

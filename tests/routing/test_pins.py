@@ -33,6 +33,15 @@ def test_a_pin_that_was_changed_in_the_meantime_is_not_the_one_that_was_found() 
     assert not pins.holds("c", found)
 
 
+def test_a_pin_without_a_key_is_not_changed_by_an_answer_without_one() -> None:
+    pins = Pins()
+    pins.put("me", "c", Pin("one/model"), 0.0)
+    assert [notice.changed for notice in pins.news()] == [0.0]
+    # The digest of no key is empty.
+    pins.put("me", "c", Pin("one/model", "", ""), 1.0)
+    assert pins.news() == []
+
+
 def test_pitfall_360_after_a_failure_it_is_with_whoever_answered() -> None:
     pins = Pins()
     pins.put("me", "c", HERE, 0.0)

@@ -19,10 +19,14 @@ from dragoman.gateway.exchange.steps import ReadWhole
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.http.flight import HeaderList
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.outcomes import Kind
+from tests.gateway.exchange.played import played_by
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -40,6 +44,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.pairwise import pairwise
+from tests.gateway.routed import target_of
 from tests.gateway.says import (
     ABROAD,
     NAMES,
@@ -565,6 +570,19 @@ def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
         sent = house.provider.received[1].json()
         proof = dig(sent, "messages", 1, "tool_calls", 0, "extra_content", "google", "thought_signature")
         assert proof == "skip_thought_signature_validator"
+
+
+@pytest.mark.parametrize(
+    ("transport", "kind"), [("http", Kind.FORBIDDEN), ("echo", Kind.FORBIDDEN), ("bedrock", Kind.BAD_KEY)]
+)
+def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: Kind) -> None:
+    def story(service: Service) -> None:
+        known = target_of(service.routes, "chat/served", CHAT)
+        target = replace(known, provider=replace(known.provider, transport=transport))
+        tried = attempt.Attempt(target, service.rotation(known.provider))
+        assert tried.kind_of(Failure(kind=FailureKind.FORBIDDEN, status=403, message="no")) is kind
+
+    played_by(story)
 
 
 def test_a_refused_key_and_refused_reasoning_may_meet() -> None:

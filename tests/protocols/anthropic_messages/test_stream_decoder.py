@@ -221,6 +221,14 @@ def test_item_7_blocks_without_an_index_follow_each_other() -> None:
     assert parts(told(*bare)) == (Text(text="Hi"), ToolCall(call_id="t", name="f", arguments='{"x":1}'))
 
 
+def test_a_block_without_an_index_never_takes_the_index_of_another() -> None:
+    call, text = start(0, type="tool_use", id="t", name="f", input={}), start(0, type="text", text="")
+    del text["index"]
+    words: JsonObject = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Hi"}}
+    found = parts(told(call, text, words, _input(0, '{"x":1}'), stop(0)))
+    assert found == (ToolCall(call_id="t", name="f", arguments='{"x":1}'), Text(text="Hi"))
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_item_7_other_arguments_break_the_stream(index: int) -> None:
     events = told(

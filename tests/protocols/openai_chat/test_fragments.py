@@ -506,6 +506,13 @@ def test_item_7_free_text_said_again_after_its_end_is_nothing() -> None:
     assert losses(ledger) == set()
 
 
+@pytest.mark.parametrize("inputs", [("{", "}"), ("x", ", y")], ids=["one value together", "not how a value begins"])
+def test_free_text_of_several_calls_is_never_taken_for_pieces_of_one_value(inputs: tuple[str, str]) -> None:
+    first: JsonObject = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "g", "input": inputs[0]}}
+    second: JsonObject = {"index": 1, "id": "b", "type": "custom", "custom": {"name": "g", "input": inputs[1]}}
+    assert calls(stream(first, second)) == [("a", "g", inputs[0]), ("b", "g", inputs[1])]
+
+
 def test_item_7_many_short_pieces_after_a_long_value_cost_little() -> None:
     long = '{"x":"' + "a" * 200_000 + '"}'
 
