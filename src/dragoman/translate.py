@@ -38,7 +38,7 @@ from dragoman.rules.serial import Serializer
 from dragoman.rules.stop_strings import StopScanner
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.json import decode_object, encode, octets
-from dragoman.wire.spans import with_member
+from dragoman.wire.json_spans import with_member
 from dragoman.wire.splice import replace_text
 
 # Failures that do not go away by asking again.

@@ -13,7 +13,7 @@ from dragoman.accounts.placing import Placed, Placer
 from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.speakers import KeptThread, SessionRow
-from dragoman.wire.history import digest
+from dragoman.wire.history_digest import digest
 from tests.accounts.invented import NOON, entry
 from tests.sessions.invented import SOUGHT, Asked, facts_of
 

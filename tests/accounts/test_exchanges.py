@@ -19,7 +19,7 @@ from dragoman.sessions.assign import answer_of
 from dragoman.sessions.facts import Facts
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import Wanted
-from dragoman.wire.history import digest
+from dragoman.wire.history_digest import digest
 from tests.accounts.filled import fill
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling

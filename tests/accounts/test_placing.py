@@ -13,7 +13,7 @@ from dragoman.accounts.placing import NOWHERE, Placed, reclassify
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.sessions.hearing import heard
 from dragoman.sessions.rules import VERSION
-from dragoman.wire.history import digest
+from dragoman.wire.history_digest import digest
 from tests.accounts.invented import NOON, entry
 from tests.accounts.speaking import Desk, Node, desk
 from tests.sessions.invented import (

@@ -19,7 +19,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.eventstream import EventStreamReader
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request
-from dragoman.wire.spans import elements_of, object_members
+from dragoman.wire.json_spans import elements_of, object_members
 from dragoman.wire.sse import SseReader
 from tests.laws.floods import FLOODS, NOISE, Flood
 from tests.laws.growth import WorkCounter, assert_copies_little, counting_work

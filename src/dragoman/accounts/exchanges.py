@@ -22,7 +22,7 @@ from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted
 from dragoman.store.session_questions import SessionQuestions
 from dragoman.store.speakers import SessionRow, ThreadRow
-from dragoman.wire.history import digest
+from dragoman.wire.history_digest import digest
 
 # So many are shown where a text means several.
 _SEVERAL = 5

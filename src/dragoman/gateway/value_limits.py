@@ -12,7 +12,7 @@ from __future__ import annotations
 from dragoman.errors import ClientError, Oversized
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode_object
-from dragoman.wire.weight import MEMBERS, exceeds
+from dragoman.wire.value_count import MEMBERS, exceeds
 
 MOST_ASKED = 500_000
 MOST_ANSWERED = 2_000_000

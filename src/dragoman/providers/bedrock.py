@@ -41,7 +41,7 @@ from dragoman.providers.plain import (
 )
 from dragoman.providers.provider import Provider
 from dragoman.wire.json import encode
-from dragoman.wire.spans import object_members, with_member, without
+from dragoman.wire.json_spans import object_members, with_member, without
 from dragoman.wire.sse import frame
 
 _VERSION = "bedrock-2023-05-31"

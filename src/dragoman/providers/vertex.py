@@ -35,7 +35,7 @@ from dragoman.providers.plain import (
 )
 from dragoman.providers.provider import Provider
 from dragoman.wire.json import encode
-from dragoman.wire.spans import object_members, with_member, without
+from dragoman.wire.json_spans import object_members, with_member, without
 
 _VERSION = "vertex-2023-10-16"
 _COUNT = "/v1/messages/count_tokens"

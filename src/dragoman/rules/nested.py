@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire.json import decode_lenient, encode_text
-from dragoman.wire.spans import value_end
+from dragoman.wire.json_spans import value_end
 
 DEEPEST = 3
 _LONGEST_TEXT = 64 * 1024

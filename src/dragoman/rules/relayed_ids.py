@@ -19,7 +19,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.ids import ANY, IdRule, call_id
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, replaced
+from dragoman.wire.json_spans import Span, replaced
 
 
 class Ids(Struct, frozen=True):

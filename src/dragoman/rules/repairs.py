@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.envelope import is_envelope
-from dragoman.wire.spans import Span, elements_of, gaps, replaced
+from dragoman.wire.json_spans import Span, elements_of, gaps, replaced
 
 # Whether the bytes between two places may need a repair.
 Scan: TypeAlias = Callable[[bytes, int, int], bool]

@@ -8,7 +8,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.envelope import Envelope, is_envelope, seal, unseal
-from dragoman.wire.members import folded
+from dragoman.wire.duplicate_keys import folded
 
 LETTERS = {"anthropic-messages": "a", "openai-chat": "c", "openai-responses": "r"}
 _ORIGINS = {letter: name for name, letter in LETTERS.items()}

@@ -29,7 +29,7 @@ from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.stop_strings import StopStage
 from dragoman.wire.sse import SseReader
-from dragoman.wire.weight import exceeds
+from dragoman.wire.value_count import exceeds
 
 # JSON values of one event, as many as a full response may hold. A JSON reader does not release the interpreter lock
 # before it has built all of them: an event of 16 MiB with more values would stop the event loop from any thread.

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from dragoman.errors import WireError
-from dragoman.wire.members import folded
-from dragoman.wire.spans import Span
+from dragoman.wire.duplicate_keys import folded
+from dragoman.wire.json_spans import Span
 
 # A form of this API has a handful of parts, and a part two or three headers.
 _MOST_PARTS = 1000

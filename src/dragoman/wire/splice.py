@@ -6,7 +6,7 @@ import re
 
 from dragoman.errors import WireError
 from dragoman.wire.json import encode
-from dragoman.wire.spans import Member, object_members, replace_value, replaced, with_member
+from dragoman.wire.json_spans import Member, object_members, replace_value, replaced, with_member
 
 # The first member of an object, if that is a plain text.
 _first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]*+")').match

@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.openai_responses.signs import opening_of, signs_of
-from dragoman.wire.members import OBJECT
+from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 

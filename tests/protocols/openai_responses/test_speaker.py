@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.model.speech import SILENT, Sought, Speech
 from dragoman.protocols.openai_responses.speaker import speech_of
-from dragoman.wire.history import digest
+from dragoman.wire.history_digest import digest
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"})
 USER: dict[str, object] = {"role": "user", "content": "a"}

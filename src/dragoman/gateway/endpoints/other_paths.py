@@ -49,9 +49,9 @@ from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
 from dragoman.streaming.relay import has_data
-from dragoman.wire.members import OBJECT
+from dragoman.wire.duplicate_keys import OBJECT
+from dragoman.wire.json_spans import Span, replace_value
 from dragoman.wire.multipart import field_span, is_form
-from dragoman.wire.spans import Span, replace_value
 from dragoman.wire.splice import replace_text
 
 _OPENAI = ("openai-chat", "openai-responses")

@@ -16,7 +16,7 @@ from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
 from dragoman.routing.outcomes import Kind, maybe_billed
-from dragoman.wire.members import OBJECT
+from dragoman.wire.duplicate_keys import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)
 # What became of a call whose provider has worked, or may have.

@@ -27,9 +27,9 @@ from dragoman.routing.target import Target
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, asked_by, check_strict, same_request, translate_request
+from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.json import decode_object, kind_of
-from dragoman.wire.members import OBJECT, ambiguous, folded, joined
-from dragoman.wire.spans import object_members, without
+from dragoman.wire.json_spans import object_members, without
 from dragoman.wire.splice import named, with_stream
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.rules.halves import Halves
 from dragoman.translate import LossLine, as_json, asked_by
+from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import decode_object, encode, has_halves, without_halves
-from dragoman.wire.members import OBJECT
-from dragoman.wire.spans import with_member
+from dragoman.wire.json_spans import with_member
 from dragoman.wire.sse import comment
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken
 from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
-from dragoman.wire.history import digest, is_crowded
+from dragoman.wire.history_digest import digest, is_crowded
 
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MOST_KEYS = 4096

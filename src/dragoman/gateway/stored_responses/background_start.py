@@ -21,7 +21,7 @@ from dragoman.protocols.openai_responses.response_object import response_object
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import asked_by
 from dragoman.wire.json import decode_object
-from dragoman.wire.spans import object_members, with_member, without
+from dragoman.wire.json_spans import object_members, with_member, without
 
 
 def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:

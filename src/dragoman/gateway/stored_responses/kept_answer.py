@@ -25,7 +25,7 @@ from dragoman.protocols.openai_responses.failure import failed_frames
 from dragoman.store import Store, StoreBusy, Tables
 from dragoman.store.responses import Item, Kept
 from dragoman.wire.json import decode_lenient, encode
-from dragoman.wire.spans import object_members, replaced, value_end, with_member
+from dragoman.wire.json_spans import object_members, replaced, value_end, with_member
 from dragoman.wire.sse import SseReader
 
 # The events that hold a whole response at its end.

@@ -24,7 +24,7 @@ from dragoman.protocols.codec import Asked, KeptTurns, TargetModel
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.store import StoreBusy, StoreError, Tables
-from dragoman.wire.weight import exceeds
+from dragoman.wire.value_count import exceeds
 
 # How long a busy store is waited for, in seconds: without it the request goes on as it is.
 _PATIENCE = 0.2

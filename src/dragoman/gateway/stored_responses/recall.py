@@ -31,7 +31,7 @@ from dragoman.gateway.stored_responses.references import (
 from dragoman.store import Tables
 from dragoman.store.conversations import Conversations
 from dragoman.store.responses import RUNNING, Item, Kept, Responses
-from dragoman.wire.spans import object_members, with_member, without
+from dragoman.wire.json_spans import object_members, with_member, without
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
 _MOST_ITEMS = 10_000

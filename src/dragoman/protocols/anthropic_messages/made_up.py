@@ -11,7 +11,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, elements_of, replaced
+from dragoman.wire.json_spans import Span, elements_of, replaced
 
 _find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
 

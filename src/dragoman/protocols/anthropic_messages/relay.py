@@ -32,7 +32,7 @@ from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, array_elements, elements_of, object_members, replaced, without
+from dragoman.wire.json_spans import Span, array_elements, elements_of, object_members, replaced, without
 from dragoman.wire.splice import named
 
 _find_blank = re.compile(rb'"text"[ \t\n\r]*+:[ \t\n\r]*+"(?:[ ]|\\[nrt]|\\u00[0-9a-fA-F]{2})*+"').search

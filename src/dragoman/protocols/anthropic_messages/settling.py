@@ -17,7 +17,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import Member, Span, elements_of, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 
 _SEALED = frozenset({"thinking", "redacted_thinking"})

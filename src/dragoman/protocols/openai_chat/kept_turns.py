@@ -32,7 +32,7 @@ from dragoman.rules.seals import opens
 from dragoman.rules.unwrap import wrap_input
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode, encode_text
-from dragoman.wire.spans import Span, elements_of, object_members, replaced, with_member
+from dragoman.wire.json_spans import Span, elements_of, object_members, replaced, with_member
 from dragoman.wire.splice import named
 
 # What no such turn is without.

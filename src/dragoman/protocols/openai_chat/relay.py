@@ -36,7 +36,7 @@ from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
-from dragoman.wire.spans import Member, Span, elements_of, gaps, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import Member, Span, elements_of, gaps, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 from dragoman.wire.sse import SseReader
 

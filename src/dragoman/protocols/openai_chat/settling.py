@@ -13,7 +13,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode
-from dragoman.wire.spans import object_members, replaced, with_member
+from dragoman.wire.json_spans import object_members, replaced, with_member
 from dragoman.wire.splice import named
 
 _OFF = b'{"type":"disabled"}'

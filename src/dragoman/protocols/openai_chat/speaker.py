@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.speech import SILENT, Sought, Speech
-from dragoman.wire.history import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
+from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked
 
 _INSTRUCTING = frozenset({"system", "developer"})

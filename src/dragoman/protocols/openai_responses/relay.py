@@ -33,7 +33,7 @@ from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import Span, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 
 _SEALED = "reasoning.encrypted_content"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dragoman.model.speech import Sought, Speech
-from dragoman.wire.history import (
+from dragoman.wire.history_digest import (
     ANSWERS,
     ASKS,
     INSTRUCTS,

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec import Raw
 
-from dragoman.wire.spans import object_members, too_many_members
+from dragoman.wire.json_spans import object_members, too_many_members
 
 OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 # What a member has beside its name and at least one byte of a value: quotes, colon and comma.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.wire import weight
-from dragoman.wire.weight import MEMBERS, exceeds
+from dragoman.wire import value_count
+from dragoman.wire.value_count import MEMBERS, exceeds
 from tests.byte_counting import CountedBytes
 
 SIZE = 2 * 1024 * 1024
@@ -43,9 +43,9 @@ def members(value: object) -> int:
 def test_what_is_counted_is_what_a_reader_builds(value: object, escaped: bool, cut: int) -> None:
     body = json.dumps(value, ensure_ascii=escaped).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weight, "_SLICE", cut)
-        patch.setattr(weight, "_CUT", cut)
-        for count, marks in ((weighs(value), weight.VALUES), (members(value), MEMBERS)):
+        patch.setattr(value_count, "_SLICE", cut)
+        patch.setattr(value_count, "_CUT", cut)
+        for count, marks in ((weighs(value), value_count.VALUES), (members(value), MEMBERS)):
             assert not exceeds(body, count, marks)
             assert count == 0 or exceeds(body, count - 1, marks)
 
@@ -64,7 +64,7 @@ def test_a_string_is_one_value_however_long_it_is_and_whatever_it_says(case: str
     body = CountedBytes(b'{"messages":[{"role":"user","content":"' + HONEST[case] + b'"}]}')
     assert not exceeds(body, MOST)
     assert body.counter.examined <= 4 * len(body)
-    assert body.counter.largest <= weight._SLICE
+    assert body.counter.largest <= value_count._SLICE
 
 
 HEAVY = {
@@ -77,8 +77,8 @@ HEAVY = {
 
 @pytest.mark.parametrize("case", HEAVY)
 def test_too_many_values_are_known_without_reading_on(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight, "_SLICE", 4096)
-    monkeypatch.setattr(weight, "_CUT", 4096)
+    monkeypatch.setattr(value_count, "_SLICE", 4096)
+    monkeypatch.setattr(value_count, "_CUT", 4096)
     body = CountedBytes(HEAVY[case])
     assert exceeds(body, MOST)
     # The excess is in the first tenth. Each mark is searched for on its own, and then the text is cut.

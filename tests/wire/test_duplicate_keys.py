@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
-from dragoman.wire.members import OBJECT, ambiguous, folded, joined
+from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from tests.byte_counting import CountedBytes
 from tests.step_counting import StepCounter, assert_linear
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
-from dragoman.wire.spans import (
+from dragoman.wire.json_spans import (
     array_elements,
     elements_of,
     object_members,
