@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
 from dragoman.model.listing import ListedModel
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.routing.decide import decide, fits
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Pin, explain, plan

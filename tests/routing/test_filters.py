@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
 from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.plan import Behind, Filter, View, Why, explain, plan

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan

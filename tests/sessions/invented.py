@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.speech import Sought
+from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.facts import Facts
 from dragoman.sessions.hearing import heard, spoken

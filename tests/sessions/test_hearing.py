@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.speech import Speech
+from dragoman.model.session_hints import Speech
 from dragoman.sessions.facts import MOST_ID, NOTHING, Facts
 from dragoman.sessions.hearing import client_of, heard, session_header, spoken
 from tests.sessions.invented import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dragoman.model.speech import Sought, Speech
+from dragoman.model.session_hints import Sought, Speech
 from dragoman.wire.history_digest import (
     ANSWERS,
     ASKS,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.model.signs import Opening
+from dragoman.model.request_features import Opening
 from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 TEXTS = msgspec.json.Decoder(list[str])

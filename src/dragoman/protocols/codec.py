@@ -14,9 +14,9 @@ from dragoman.model.listing import ListedModel
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Request
+from dragoman.model.request_features import Opening, Signs
 from dragoman.model.response import Response, Usage
-from dragoman.model.signs import Opening, Signs
-from dragoman.model.speech import Sought, Speech
+from dragoman.model.session_hints import Sought, Speech
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.ids import IdRule, object_suffix
 from dragoman.rules.toolnames import ToolTable

@@ -7,7 +7,7 @@ if the request is too long for it even at eight bytes a token, and stands behind
 from __future__ import annotations
 
 from dragoman.model.losses import strictest
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.routing.candidate import Behind, Filter
 from dragoman.routing.needs import Needs
 from dragoman.routing.outline import Outline

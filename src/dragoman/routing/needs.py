@@ -9,7 +9,7 @@ from typing import Never
 from msgspec import Struct
 
 from dragoman.model.losses import Strict
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
 USUAL_BYTES = 4

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from dragoman.model.speech import Speech
+from dragoman.model.session_hints import Speech
 from dragoman.sessions.classes import SUBAGENT, WORDS
 from dragoman.sessions.facts import MOST_ID, NOTHING, Facts, Shape
 from dragoman.sessions.rules import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.model.speech import Insertions
+from dragoman.model.session_hints import Insertions
 
 VERSION = 1
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Raw
 
-from dragoman.model.speech import Sought, Speech
+from dragoman.model.session_hints import Sought, Speech
 from dragoman.wire.peek import peeked, text_in
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.

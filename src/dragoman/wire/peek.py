@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.model.signs import Opening
+from dragoman.model.request_features import Opening
 
 T = TypeVar("T")
 

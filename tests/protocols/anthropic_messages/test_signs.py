@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.signs import Opening, Signs
+from dragoman.model.request_features import Opening, Signs
 from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 

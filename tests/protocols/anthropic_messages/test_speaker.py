@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.model.speech import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, Sought, Speech
 from dragoman.protocols.anthropic_messages.speaker import speech_of
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"Agent"}), spawning={"Agent": "prompt"})

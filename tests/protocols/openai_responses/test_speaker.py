@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.model.speech import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, Sought, Speech
 from dragoman.protocols.openai_responses.speaker import speech_of
 from dragoman.wire.history_digest import digest
 

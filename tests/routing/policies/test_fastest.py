@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 from hypothesis import given
 
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Why, explain, plan
 from dragoman.routing.speed import Speed

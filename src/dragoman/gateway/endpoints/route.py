@@ -43,7 +43,7 @@ from dragoman.gateway.stored_responses.stored_state import StoredState, located,
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.signs import Signs
+from dragoman.model.request_features import Signs
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.explanation import ABSENT, BEHIND, because, in_order, reason, shown_target

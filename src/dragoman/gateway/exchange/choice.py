@@ -21,7 +21,7 @@ from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.model.losses import Strict
-from dragoman.model.signs import Opening, Signs
+from dragoman.model.request_features import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
 from dragoman.routing.needs import NOTHING, LossCounts, Needs, Wants

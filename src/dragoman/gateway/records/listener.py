@@ -12,7 +12,7 @@ from dragoman.accounts.folder import folder_of
 from dragoman.accounts.secret import key_of, secret_in
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
-from dragoman.model.speech import Sought
+from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.assign import spot_of
 from dragoman.sessions.classes import class_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.signs import Opening, Signs
+from dragoman.model.request_features import Opening, Signs
 from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 _NO_EFFORT = (b"null", b'"none"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.speech import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, Sought, Speech
 from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked
 
