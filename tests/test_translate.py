@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.abilities import Row, abilities_of
+from dragoman.rules.capabilities import Row, abilities_of
 from dragoman.translate import translate_failure, translate_headers, translate_request, translate_response
 
 NAMES: list[str] = [codec.name for codec in PROTOCOLS]

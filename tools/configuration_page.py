@@ -23,7 +23,7 @@ from dragoman.config.values import Kind  # noqa: E402 - the paths above come fir
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
 from dragoman.routing.route import When  # noqa: E402 - the paths above come first
-from dragoman.rules.abilities import Abilities  # noqa: E402 - the paths above come first
+from dragoman.rules.capabilities import Abilities  # noqa: E402 - the paths above come first
 from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/configuration.md"

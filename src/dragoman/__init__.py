@@ -19,7 +19,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Mint, ProtocolName
-from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.capabilities import Abilities, Row, abilities_of
 from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
 
 __all__ = [

@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Strict
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint, ProtocolName
-from dragoman.rules.abilities import Abilities, Row
+from dragoman.rules.capabilities import Abilities, Row
 from dragoman.streaming import DEFAULT_LIMIT, StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
 

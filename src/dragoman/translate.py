@@ -29,14 +29,14 @@ from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint, ProtocolName, TargetModel
 from dragoman.protocols.registry import codec_of, recognise
-from dragoman.rules.abilities import Abilities, Row, abilities_of
 from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
+from dragoman.rules.capabilities import Abilities, Row, abilities_of
 from dragoman.rules.compaction import as_compaction, summarising
-from dragoman.rules.halves import Halves
+from dragoman.rules.part_serializer import Serializer
 from dragoman.rules.pauses import summed
-from dragoman.rules.serial import Serializer
-from dragoman.rules.stop_strings import StopScanner
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.stop_sequences import StopScanner
+from dragoman.rules.surrogates import Halves
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object, encode, octets
 from dragoman.wire.json_spans import with_member
 from dragoman.wire.splice import replace_text

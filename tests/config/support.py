@@ -12,7 +12,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors
 from dragoman.providers.catalogue import ListedEndpoint, Listing
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 
 A, C, R = "anthropic-messages", "openai-chat", "openai-responses"
 SECRET = "sk-0123456789abcdef-secret"

@@ -11,7 +11,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.providers import has_credentials, option_names
 from dragoman.providers.catalogue import read
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from tests.config.support import CATALOGUE, SECRET, A, C, R, named, problems_of, settings_of
 
 

@@ -10,7 +10,7 @@ from dragoman.config.rows import expected_of, read_rows
 from dragoman.config.tables import Problems, Table
 from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors
-from dragoman.rules.abilities import Abilities, Row
+from dragoman.rules.capabilities import Abilities, Row
 
 
 def read(text: str) -> tuple[Row, ...]:

@@ -14,7 +14,7 @@ from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.described import DescribedName, DescribedTarget, Price
 from dragoman.routing.route import When
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from tests.gateway.harness import CHAT, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 

@@ -15,7 +15,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import (
     LossLine,

@@ -35,9 +35,9 @@ from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.protocols.codec import Asked, TargetModel
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 from dragoman.rules.envelope import unseal
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 from dragoman.translate import derived_mint
 from dragoman.wire.json import encode
 

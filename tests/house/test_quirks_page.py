@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.providers.catalogue import catalogue
-from dragoman.rules.abilities import ROWS, Abilities
+from dragoman.rules.capabilities import ROWS, Abilities
 from tests.servers.recordings import FILES, read
 from tools.quirks_page import PAGE, WORDS, page, said_of, sections
 

@@ -10,8 +10,8 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.abilities import abilities_of
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.tool_table import ToolTable
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, asked_by, translate_request
 from dragoman.wire.json import decode_object, encode

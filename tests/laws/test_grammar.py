@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.model.events import Event, Failed, OrderCheck, StreamPhase
 from dragoman.model.losses import Ledger
-from dragoman.rules.serial import Serializer
+from dragoman.rules.part_serializer import Serializer
 from dragoman.translate import translate_response
 from tests.laws.grammar import check
 from tests.laws.journey import STEADY, asked, events_of, translated_stream

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 

@@ -18,7 +18,7 @@ from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers import catalogue as module
 from dragoman.providers.catalogue import Listing, aliased, catalogue, read
 from dragoman.providers.transport import TRANSPORTS
-from dragoman.rules.abilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Abilities, abilities_of
 
 ENTRIES = list(catalogue().values())
 NAMES = [entry.name for entry in ENTRIES]

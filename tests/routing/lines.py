@@ -15,7 +15,7 @@ from dragoman.routing.route import Route
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 
 NOW = 1000.0
 # What never gets its way by chance.

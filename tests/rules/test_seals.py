@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Seal
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 from dragoman.rules.seals import from_envelope, issued_by, opens, to_envelope
 
 SEAL = Seal(

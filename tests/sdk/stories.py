@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.errors import DragomanError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object

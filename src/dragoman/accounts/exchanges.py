@@ -16,7 +16,7 @@ from dragoman.errors import DragomanError
 from dragoman.model.features import weight_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.ids import object_ids
-from dragoman.rules.instants import format_instant
+from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import answer_of
 from dragoman.store.account_tables import AccountTables
 from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted

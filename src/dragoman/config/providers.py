@@ -22,7 +22,7 @@ from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list, transport_of
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 
 # Key, problem and remedy of something that cannot be used.
 Report: TypeAlias = Callable[[str, str, str], None]

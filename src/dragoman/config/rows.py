@@ -8,7 +8,7 @@ from dragoman.config.tables import Table
 from dragoman.config.values import found
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
-from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.capabilities import Abilities, Row, abilities_of
 
 # Abilities whose type says less than their rule.
 CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("standard", "mistral", "any")}

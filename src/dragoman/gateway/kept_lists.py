@@ -14,7 +14,7 @@ from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
 from dragoman.routing.facts import Facts
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 
 # What some servers put before each name of their list, and take with or without it.
 _FOLDER = "models/"

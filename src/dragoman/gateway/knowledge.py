@@ -27,7 +27,7 @@ from dragoman.routing.facts import Facts, FactsOf, first_known
 from dragoman.routing.needs import USUAL_BYTES, Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 
 # Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MOST = 4096

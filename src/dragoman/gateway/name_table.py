@@ -21,7 +21,7 @@ from dragoman.protocols.registry import PROTOCOLS
 from dragoman.routing.described import ABILITIES, DescribedName, DescribedTarget
 from dragoman.routing.facts import Facts, smallest
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 
 _WILD = frozenset("*?[")
 

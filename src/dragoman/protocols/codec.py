@@ -17,9 +17,9 @@ from dragoman.model.request import Request
 from dragoman.model.request_features import Opening, Signs
 from dragoman.model.response import Response, Usage
 from dragoman.model.session_hints import Sought, Speech
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 from dragoman.rules.ids import IdRule, object_suffix
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.sse import Frame
 
 # The protocols by name, as users of the library write them.

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Endpoint
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 
 _FILE = Path(__file__).with_name("catalogue.toml")
 

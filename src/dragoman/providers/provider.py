@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 
 _PROTOCOLS = frozenset(codec.name for codec in PROTOCOLS)
 

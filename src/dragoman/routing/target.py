@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.model.losses import Strict
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.rules.abilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Abilities, abilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):

@@ -20,8 +20,8 @@ from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, Part, Refusal, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, Role
-from dragoman.rules.blanks import is_blank, with_blanks
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.whitespace import is_blank, with_blanks
 
 INTERRUPTED = "[no result: the call was interrupted]"
 UNKNOWN_CALL = "[result of unknown tool call"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.listing import ListedModel
 from dragoman.model.parts import Extras
-from dragoman.rules.instants import format_instant, parse_instant
+from dragoman.rules.timestamps import format_instant, parse_instant
 
 # The form of both of OpenAI's wires.
 OPENAI = "openai"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 from dragoman.rules.envelope import Envelope, is_envelope, seal, unseal
 from dragoman.wire.duplicate_keys import folded
 

@@ -18,7 +18,7 @@ from dragoman.model.response import StopReason
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint
 from dragoman.rules.compaction import as_compaction
-from dragoman.rules.serial import Serializer, Sink
+from dragoman.rules.part_serializer import Serializer, Sink
 from dragoman.translate import as_stream
 from dragoman.wire.json import encode
 

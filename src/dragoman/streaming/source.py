@@ -27,7 +27,7 @@ from dragoman.protocols.codec import StreamDecoder
 from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
-from dragoman.rules.stop_strings import StopStage
+from dragoman.rules.stop_sequences import StopStage
 from dragoman.wire.sse import SseReader
 from dragoman.wire.value_count import exceeds
 

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.anthropic_messages import CODEC
-from dragoman.rules.instants import format_instant
+from dragoman.rules.timestamps import format_instant
 from dragoman.wire.json import encode
 from tests.protocols.anthropic_messages.support import at
 

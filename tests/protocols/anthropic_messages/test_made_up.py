@@ -10,7 +10,7 @@ from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.made_up import is_made_up
 from dragoman.protocols.anthropic_messages.relay import repair_request
 from dragoman.protocols.codec import TargetModel
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 from dragoman.wire.json import decode_object, encode
 
 PLACE: JsonObject = {

@@ -23,7 +23,7 @@ from dragoman.model.tools import FunctionTool, Namespace, TextTool
 from dragoman.protocols.anthropic_messages import CODEC, response
 from dragoman.protocols.anthropic_messages.shapes import STOP_REASONS
 from dragoman.protocols.codec import Asked
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from tests.protocols.anthropic_messages.support import ADAPTIVE, asked, at, losses, mint, written
 
 CALL: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
-from dragoman.rules.abilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Abilities, abilities_of
 
 MANUAL = abilities_of("anthropic-messages", "claude-sonnet-4-5", "anthropic")
 BOTH = abilities_of("anthropic-messages", "claude-sonnet-4-6", "anthropic")

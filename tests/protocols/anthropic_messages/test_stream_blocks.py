@@ -14,7 +14,7 @@ from dragoman.model.parts import Compaction, Foreign, Text
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.anthropic_messages import CODEC
 from dragoman.protocols.anthropic_messages.stream_blocks import BLOCKS, Block, BlockGrew, Reading, text_of
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
 from tests.protocols.anthropic_messages.support import (

@@ -26,7 +26,7 @@ from dragoman.model.parts import Foreign, InputForm, Part, Text, Thinking, ToolC
 from dragoman.model.response import Response, Usage
 from dragoman.model.tools import TextTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
 from tests.protocols.anthropic_messages.support import (

@@ -16,8 +16,8 @@ from dragoman.model.response import Response
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.rules.abilities import abilities_of
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame, SseReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.rules.abilities import Row
+from dragoman.rules.capabilities import Row
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode

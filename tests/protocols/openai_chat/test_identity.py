@@ -12,7 +12,7 @@ from dragoman.model.response import Response
 from dragoman.model.tools import ChoiceMode, ToolChoice, ToolRef
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 from dragoman.translate import translate_request
 from dragoman.wire.json import decode_object, encode
 from tests.protocols.holding import unheld

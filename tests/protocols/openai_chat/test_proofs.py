@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.openai_chat.proofs import spellings
 from dragoman.rules import ids
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 from dragoman.translate import translate_request, translate_response
 from dragoman.wire.json import decode_object
 from tests.protocols.openai_chat.room import A, C, ask, chunk, dig, heard, objects, told

@@ -28,7 +28,7 @@ from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import from_envelope
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import encode
 from tests.protocols.openai_chat.room import A, C, R, ask, dig, losses, mint, objects, target
 

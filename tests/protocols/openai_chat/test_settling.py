@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.settling import settle_thinking
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 
 HEAD = b'{ "model":"m", "messages":[{"role":"user","content":"assistant"}, '
 TAIL = b' , {"role":"tool","tool_call_id":"c","content":"4"} ]%b}'

@@ -45,7 +45,7 @@ from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object
 from tests.protocols.openai_chat.room import A, C, R, dig, losses, mint, objects, target, told
 

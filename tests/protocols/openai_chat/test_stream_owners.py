@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.protocols.openai_chat.stream_owners import Call, Owners, lacks
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 
 
 def owners(*calls: tuple[str, str]) -> Owners:

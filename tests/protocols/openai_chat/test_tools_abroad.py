@@ -21,7 +21,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.tool_table import Wrapped
 from tests.protocols.openai_chat.room import A, R, dig, losses, objects, said, target, user, written
 
 HI = user(Text(text="hi"))

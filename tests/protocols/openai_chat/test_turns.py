@@ -29,7 +29,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, OutputFormat, OutputKind, Request, Role
 from dragoman.protocols.openai_chat.shapes import JSON_ONLY
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 from tests.protocols.openai_chat.room import A, R, assistant, dig, losses, objects, said, target, user, written
 
 PNG = Image(source=Inline(media_type="image/png", data="AAAA"))

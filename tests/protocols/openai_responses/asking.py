@@ -12,9 +12,9 @@ from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
 from dragoman.protocols.openai_responses import CODEC, NAME
-from dragoman.rules.abilities import Abilities, abilities_of
-from dragoman.rules.serial import Serializer
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.capabilities import Abilities, abilities_of
+from dragoman.rules.part_serializer import Serializer
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
 

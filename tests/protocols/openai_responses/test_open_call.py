@@ -11,7 +11,7 @@ from dragoman.model.tools import TextTool
 from dragoman.protocols.openai_responses import NAME
 from dragoman.protocols.openai_responses.open_item import ItemContext
 from dragoman.protocols.openai_responses.open_items import open_item
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from tests.protocols.openai_responses.asking import MINT, asked_abroad, lines, read, response_body
 from tests.protocols.openai_responses.numbering import (
     call,

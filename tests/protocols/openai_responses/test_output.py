@@ -17,7 +17,7 @@ from dragoman.protocols.openai_responses.output import (
     incomplete_reason,
     last_status,
 )
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.fields import Fields
 from tests.protocols.openai_responses.asking import asked_abroad, lines
 

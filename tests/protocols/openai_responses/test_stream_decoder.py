@@ -18,7 +18,7 @@ from dragoman.model.response import Response, StopReason
 from dragoman.model.tools import TextTool
 from dragoman.protocols.openai_responses import CODEC, NAME
 from dragoman.protocols.openai_responses.shapes import REPEATED
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
 from tests.protocols.openai_responses.asking import MINT, asked_abroad, read, response_body

@@ -24,7 +24,7 @@ from dragoman.http.server import Request
 from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
-from dragoman.rules.abilities import ID_RULES
+from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, asked_by, check_strict, same_request, translate_request
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined

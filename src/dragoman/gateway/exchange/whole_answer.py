@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Codec
-from dragoman.rules.halves import Halves
+from dragoman.rules.surrogates import Halves
 from dragoman.translate import LossLine, as_json, asked_by
 from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import decode_object, encode, has_halves, without_halves

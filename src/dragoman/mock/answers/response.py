@@ -18,9 +18,9 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.shapes import STOP_WORDS
 from dragoman.protocols.codec import Asked, Mint, TargetModel
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.capabilities import abilities_of
 from dragoman.rules.ids import legacy_call_id
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 
 # The time of every answer of echo, and of every model: the first second of 2026.
 CREATED = 1_767_225_600

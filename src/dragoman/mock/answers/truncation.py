@@ -11,7 +11,7 @@ from dragoman.mock.answers.tokens import count, tokens
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import StopReason
-from dragoman.rules.stop_strings import StopScanner, watched
+from dragoman.rules.stop_sequences import StopScanner, watched
 
 
 class Cut(Struct, frozen=True, kw_only=True):

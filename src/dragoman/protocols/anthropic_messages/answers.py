@@ -34,10 +34,10 @@ from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked
 from dragoman.rules import arguments
-from dragoman.rules.blanks import with_blanks
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.seals import to_envelope
-from dragoman.rules.unwrap import wrap_input
+from dragoman.rules.whitespace import with_blanks
 from dragoman.wire.json import decode_object
 
 CITED_TEXT_LIMIT = 150

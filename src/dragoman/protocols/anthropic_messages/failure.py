@@ -10,10 +10,10 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.rules.ends import broken_off
 from dragoman.rules.failures import STATUS_KINDS, Report, error_body, error_of, kind_by_words, report_of, silent
-from dragoman.rules.instants import format_instant, parse_instant
 from dragoman.rules.overflow import anthropic_overflow_message
+from dragoman.rules.stop_reasons import broken_off
+from dragoman.rules.timestamps import format_instant, parse_instant
 
 # What a client is told of each kind: status and type.
 _TOLD: dict[FailureKind, tuple[int, str]] = {

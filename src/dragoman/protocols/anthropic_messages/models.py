@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.rules.instants import format_instant
 from dragoman.rules.model_lists import EPOCH, extras_for
+from dragoman.rules.timestamps import format_instant
 
 
 def encode_model(model: ListedModel) -> JsonObject:

@@ -43,7 +43,7 @@ from dragoman.protocols.anthropic_messages.sealed import (
 )
 from dragoman.protocols.anthropic_messages.shapes import NAME, UPSTREAM
 from dragoman.rules import arguments
-from dragoman.rules.unwrap import wrap_input
+from dragoman.rules.input_wrapping import wrap_input
 from dragoman.wire.fields import Fields, Path, render_path
 from dragoman.wire.json import encode_text, kind_of
 

@@ -36,11 +36,11 @@ from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules import arguments
-from dragoman.rules.blanks import with_blanks
 from dragoman.rules.extras import foreign_text
+from dragoman.rules.input_wrapping import wrap_input, wrap_value
 from dragoman.rules.seals import opens
-from dragoman.rules.toolnames import Wrapped
-from dragoman.rules.unwrap import wrap_input, wrap_value
+from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.whitespace import with_blanks
 from dragoman.wire import media
 
 

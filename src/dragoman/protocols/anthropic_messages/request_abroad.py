@@ -32,7 +32,7 @@ from dragoman.protocols.codec import Encoded, TargetModel
 from dragoman.rules.extras import refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_anthropic
-from dragoman.rules.stop_strings import watched
+from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 

@@ -29,14 +29,14 @@ from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STO
 from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
-from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.ends import at_cap, has_open_call, is_known, reason_of, said, settled
+from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.extras import drop_choices, drop_extras
 from dragoman.rules.ids import legacy_call_id
-from dragoman.rules.labels import label
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.response_metadata import label
 from dragoman.rules.seals import issued_by
-from dragoman.rules.toolnames import ToolEntry, Wrapped
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.stop_reasons import at_cap, has_open_call, is_known, reason_of, said, settled
+from dragoman.rules.tool_table import ToolEntry, Wrapped
 from dragoman.wire.fields import ROOT, Fields
 from dragoman.wire.json import decode, encode, encode_text
 

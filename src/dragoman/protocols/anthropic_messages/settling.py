@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.wire.json import decode, encode
 from dragoman.wire.json_spans import Member, Span, elements_of, object_members, replaced, with_member, without

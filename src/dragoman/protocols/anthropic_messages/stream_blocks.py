@@ -31,10 +31,10 @@ from dragoman.protocols.anthropic_messages.parts import decode_block, decode_cit
 from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.rules.arguments_said import ArgumentsSaid
+from dragoman.rules.argument_assembly import ArgumentsSaid
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.seals import from_envelope, issued_by
-from dragoman.rules.unknowns import Unknowns, part_place
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.unknown_fields import Unknowns, part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode_text, kind_of
 

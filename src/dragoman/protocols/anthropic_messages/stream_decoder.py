@@ -41,10 +41,10 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.rules.ends import at_cap, said, settled
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.halves import Halves
-from dragoman.rules.unknowns import part_place
+from dragoman.rules.stop_reasons import at_cap, said, settled
+from dragoman.rules.surrogates import Halves
+from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import Frame

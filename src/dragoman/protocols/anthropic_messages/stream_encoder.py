@@ -60,7 +60,7 @@ from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
-from dragoman.rules.unwrap import InputWrapper
+from dragoman.rules.input_wrapping import InputWrapper
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
 

@@ -28,7 +28,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 )
 from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules.schemas import for_anthropic, needs_wrapping, with_properties, wrap_root
-from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.tool_table import Wrapped
 from dragoman.wire.json import encode_text
 
 _INPUT_SCHEMA: JsonObject = {

@@ -9,11 +9,11 @@ from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import CacheMark, Extras
 from dragoman.protocols.anthropic_messages.shapes import CACHE_MARKS_LIMIT, NAME
 from dragoman.protocols.codec import TargetModel
-from dragoman.rules.abilities import ID_RULES
+from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import call_id
 from dragoman.rules.schemas import SchemaBudget
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 
 # How long a breakpoint lives, by the words of all protocols; other words mean longer and become an hour (§15).
 _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}

@@ -34,7 +34,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_openai_strict
-from dragoman.rules.stop_strings import watched
+from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 

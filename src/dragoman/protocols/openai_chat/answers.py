@@ -25,9 +25,9 @@ from dragoman.protocols.openai_chat.reasoning import rebuilds
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, HOSTED, ID_PREFIX, NAME, RESPONSES
 from dragoman.rules.arguments import unwrapped
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.names import flatten
-from dragoman.rules.toolnames import Wrapped
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.tool_names import flatten
+from dragoman.rules.tool_table import Wrapped
 
 BENT = "the call's arguments were not the object asked for"
 

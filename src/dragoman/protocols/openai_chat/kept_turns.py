@@ -28,8 +28,8 @@ from dragoman.protocols.openai_chat.echo_read import decode_echo
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
 from dragoman.protocols.openai_chat.shapes import BLOCKS, DETAILS, ITEMS, NAME, OPAQUE, REASONING_FIELDS
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.seals import opens
-from dragoman.rules.unwrap import wrap_input
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode, encode_text
 from dragoman.wire.json_spans import Span, elements_of, object_members, replaced, with_member

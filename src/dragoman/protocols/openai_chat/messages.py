@@ -36,7 +36,7 @@ from dragoman.protocols.openai_chat.parts import (
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_home
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules import ids
-from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input
 from dragoman.wire.fields import Fields, render_path
 from dragoman.wire.json import encode_text, kind_of
 

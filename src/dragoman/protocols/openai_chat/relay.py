@@ -31,7 +31,7 @@ from dragoman.protocols.openai_chat.shapes import (
     REASONING_FIELDS,
     THINKING_PARTS,
 )
-from dragoman.rules.abilities import NO_CALL_PROOF
+from dragoman.rules.capabilities import NO_CALL_PROOF
 from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten

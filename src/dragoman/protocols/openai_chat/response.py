@@ -79,11 +79,11 @@ from dragoman.protocols.openai_chat.stops import (
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in
 from dragoman.rules import ids
+from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.arguments import or_empty
-from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, settled
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.labels import label, moment
+from dragoman.rules.response_metadata import label, moment
+from dragoman.rules.stop_reasons import at_cap, broken_off, has_open_call, is_known, reason_of, settled
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.capabilities import Abilities
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode
 from dragoman.wire.json_spans import object_members, replaced, with_member

@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.model.features import Feature
 from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
-from dragoman.rules.words import ORDINARY_TIERS, Words
+from dragoman.rules.enum_values import ORDINARY_TIERS, Words
 
 NAME: Final = "openai-chat"
 UPSTREAM = ""

@@ -8,8 +8,8 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
 from dragoman.protocols.openai_chat.shapes import FINISH_WORDS, NAME
-from dragoman.rules.ends import reason_of, said
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.stop_reasons import reason_of, said
 
 # Members of a choice in which servers say which stop string fired.
 STOP_STRINGS = ("stop_reason", "matched_stop")

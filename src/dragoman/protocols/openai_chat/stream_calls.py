@@ -28,11 +28,11 @@ from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.proofs import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.protocols.openai_chat.stream_owners import KNOWN, MAY_BE_WHOLE, Call, Owners, Restated, lacks
+from dragoman.rules.argument_assembly import ArgumentsSaid
 from dragoman.rules.arguments import Completeness, is_complete
-from dragoman.rules.arguments_said import ArgumentsSaid
-from dragoman.rules.toolnames import Wrapped
-from dragoman.rules.unknowns import Unknowns, part_place
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.unknown_fields import Unknowns, part_place
 from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})

@@ -38,12 +38,12 @@ from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReade
 from dragoman.protocols.openai_chat.stream_likeness import Likeness
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
-from dragoman.rules.ends import at_cap, broken_off, reason_of, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.halves import UNREADABLE, Halves
-from dragoman.rules.labels import seconds_of
-from dragoman.rules.unknowns import Unknowns
+from dragoman.rules.response_metadata import seconds_of
+from dragoman.rules.stop_reasons import at_cap, broken_off, reason_of, said, settled
+from dragoman.rules.surrogates import UNREADABLE, Halves
+from dragoman.rules.unknown_fields import Unknowns
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 

@@ -39,7 +39,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
-from dragoman.rules.unknowns import Unknowns
+from dragoman.rules.unknown_fields import Unknowns
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.json import Decoder
 
 from dragoman.model.jsonvalue import JsonValue
-from dragoman.rules.halves import UNREADABLE
+from dragoman.rules.surrogates import UNREADABLE
 from dragoman.wire.json import encode, read_json
 
 # One chunk in so many is learned from, since few of them are not worth it, and so many chunks in all.

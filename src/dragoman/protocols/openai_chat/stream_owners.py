@@ -42,10 +42,10 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
+from dragoman.rules.argument_assembly import ArgumentsSaid, meaning_of
 from dragoman.rules.arguments import is_complete
-from dragoman.rules.arguments_said import ArgumentsSaid, meaning_of
-from dragoman.rules.toolnames import ToolTable
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
+from dragoman.rules.tool_table import ToolTable
 
 # Members of a fragment that are read.
 KNOWN = frozenset({"index", "id", "type", "function", "custom"})

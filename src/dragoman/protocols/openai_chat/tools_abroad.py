@@ -26,10 +26,10 @@ from dragoman.model.tools import (
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
 from dragoman.protocols.openai_chat.tools import MODE_WORDS, write_custom, write_search
-from dragoman.rules.branches import typed_branches
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.schema_branches import typed_branches
 from dragoman.rules.schemas import for_openai_strict, with_properties
-from dragoman.rules.toolnames import ToolEntry, ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolEntry, ToolTable, Wrapped
 from dragoman.wire.json import encode_text
 
 _NOT_WRAPPED = Wrapped.NOT

@@ -36,13 +36,13 @@ from dragoman.protocols.openai_chat.shapes import (
 )
 from dragoman.protocols.openai_chat.spoken import Spoken, joined_content
 from dragoman.rules import ids
-from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import passed_on
+from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
 from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
-from dragoman.rules.toolnames import ToolTable
-from dragoman.rules.unwrap import wrap_input
+from dragoman.rules.tool_table import ToolTable
 
 # Members of an enumeration are looked up slowly; these are asked for with every turn.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS

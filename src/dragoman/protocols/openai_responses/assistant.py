@@ -35,14 +35,14 @@ from dragoman.protocols.openai_responses.shapes import (
     REASONING,
     SUMMARY_OPENING,
 )
-from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import passed_on
+from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import Turn
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.rules.ids import RESPONSES, call_id
+from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input
 from dragoman.rules.seals import opens
-from dragoman.rules.toolnames import ToolTable
-from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import encode_text
 
 # Members of enumerations by name cost a look-up each time.

@@ -15,7 +15,7 @@ from dragoman.model.parts import Part, ToolCall
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.output import OutputReader
 from dragoman.protocols.openai_responses.shapes import NAME
-from dragoman.rules.unknowns import Unknowns, part_place
+from dragoman.rules.unknown_fields import Unknowns, part_place
 from dragoman.wire.fields import Fields
 
 # How far is looked for what is not where it should be: a flood takes time by its length.

@@ -11,7 +11,7 @@ from dragoman.model.parts import Thinking, ThinkingKind
 from dragoman.protocols.openai_responses.items import decode_thinking
 from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond_all, paired
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS, REASONING_MEMBERS
-from dragoman.rules.unknowns import part_place
+from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 
 

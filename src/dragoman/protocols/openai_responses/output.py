@@ -50,8 +50,8 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.rules.arguments import is_complete, or_empty, unwrapped
 from dragoman.rules.ids import legacy_call_id
-from dragoman.rules.toolnames import ToolEntry, Wrapped
-from dragoman.rules.unwrap import InputUnwrapper
+from dragoman.rules.input_wrapping import InputUnwrapper
+from dragoman.rules.tool_table import ToolEntry, Wrapped
 from dragoman.wire.fields import Fields
 
 _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", InputForm.TEXT)}

@@ -36,12 +36,12 @@ from dragoman.protocols.openai_responses.tools import encode_format
 from dragoman.protocols.openai_responses.tools_abroad import ToolWriter, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
+from dragoman.rules.enum_values import ORDINARY_TIERS
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
-from dragoman.rules.stop_strings import watched
+from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective
-from dragoman.rules.words import ORDINARY_TIERS
 
 _ANTHROPIC = "anthropic-messages"
 _CHAT = "openai-chat"

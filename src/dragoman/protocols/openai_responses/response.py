@@ -54,12 +54,12 @@ from dragoman.protocols.openai_responses.usage import (
     with_searches,
     without_searches,
 )
+from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.arguments import or_empty
-from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.blanks import with_blanks
-from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_choices, drop_extras
-from dragoman.rules.labels import label, moment
+from dragoman.rules.response_metadata import label, moment
+from dragoman.rules.stop_reasons import reason_of
+from dragoman.rules.whitespace import with_blanks
 from dragoman.wire.fields import Fields
 
 CANCELLED = "cancelled"

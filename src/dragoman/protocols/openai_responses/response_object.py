@@ -11,7 +11,7 @@ from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
 from dragoman.protocols.openai_responses.tools import encode_format, encode_home_choice, encode_home_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
-from dragoman.rules.words import ORDINARY_TIERS, Words
+from dragoman.rules.enum_values import ORDINARY_TIERS, Words
 
 # Efforts that Open Responses knows; the others are told as their neighbours.
 _EFFORTS = Words(

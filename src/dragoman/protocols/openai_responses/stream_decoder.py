@@ -38,8 +38,8 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.halves import UNREADABLE, Halves
-from dragoman.rules.labels import label, moment
+from dragoman.rules.response_metadata import label, moment
+from dragoman.rules.surrogates import UNREADABLE, Halves
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import read_json
 from dragoman.wire.sse import Frame

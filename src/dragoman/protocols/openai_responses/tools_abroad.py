@@ -26,7 +26,7 @@ from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.tools import encode_mcp, grammar
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schemas import for_openai_strict, with_properties
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode_text
 
 _INPUT_SCHEMA: JsonObject = {

@@ -18,7 +18,7 @@ from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind, arrange, dr
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.seals import opens
-from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.tool_table import ToolTable
 
 _ERROR = "Error: "
 _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER

@@ -11,7 +11,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.counts import PRICED, count_of, inclusive, spelled, unreported
-from dragoman.rules.labels import label
+from dragoman.rules.response_metadata import label
 from dragoman.wire.fields import Fields
 
 # Beside the searches the pictures are counted as well, even where there are none.

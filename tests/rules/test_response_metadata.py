@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
-from dragoman.rules.labels import seconds_of
+from dragoman.rules.response_metadata import seconds_of
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 

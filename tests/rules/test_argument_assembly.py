@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 
 from dragoman.errors import WireError
-from dragoman.rules.arguments_said import ArgumentsSaid, CallsSeen
+from dragoman.rules.argument_assembly import ArgumentsSaid, CallsSeen
 
 
 def told(*pieces: str, free: bool = False) -> str:

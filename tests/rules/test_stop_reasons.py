@@ -10,7 +10,7 @@ from dragoman.model.failure import FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Text, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
-from dragoman.rules.ends import ENDS, FAILURES, at_cap, broken_off, has_open_call, reason_of, said, settled
+from dragoman.rules.stop_reasons import ENDS, FAILURES, at_cap, broken_off, has_open_call, reason_of, said, settled
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 

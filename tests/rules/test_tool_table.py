@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.parts import InputForm
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
-from dragoman.rules.toolnames import ToolTable, Wrapped
+from dragoman.rules.tool_table import ToolTable, Wrapped
 
 
 def tool(name: str, namespace: str | None = None) -> FunctionTool:

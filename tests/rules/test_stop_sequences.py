@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.rules.stop_strings import StopScanner, watched
+from dragoman.rules.stop_sequences import StopScanner, watched
 
 STOPS = st.lists(st.text(alphabet="ab\n", max_size=5), max_size=4).map(tuple)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.rules.unknowns import Unknowns, part_place
+from dragoman.rules.unknown_fields import Unknowns, part_place
 
 
 def test_a_name_is_reported_once_at_its_place() -> None:

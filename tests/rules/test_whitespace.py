@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Citation, Part, Text, ToolCall
-from dragoman.rules.blanks import with_blanks
+from dragoman.rules.whitespace import with_blanks
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.unwrap import InputUnwrapper, InputWrapper, ValueUnwrapper, wrap_input, wrap_value
+from dragoman.rules.input_wrapping import InputUnwrapper, InputWrapper, ValueUnwrapper, wrap_input, wrap_value
 from tests.rules.vectors import objects
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])

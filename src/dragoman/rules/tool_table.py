@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.model.parts import InputForm
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.rules.names import flatten, wire_name, wire_name_taken
+from dragoman.rules.tool_names import flatten, wire_name, wire_name_taken
 
 # Members of enumerations by name cost a look-up each time.
 _TEXT, _JSON = InputForm.TEXT, InputForm.JSON

@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.rules.words import Words
+from dragoman.rules.enum_values import Words
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES

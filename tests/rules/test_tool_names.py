@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.rules import names
-from dragoman.rules.names import flatten, wire_name, wire_name_taken
+from dragoman.rules import tool_names
+from dragoman.rules.tool_names import flatten, wire_name, wire_name_taken
 from tests.rules.vectors import objects, text
 
 PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -45,8 +45,8 @@ def test_every_form_conforms_and_conforming_names_pass(name: str) -> None:
 
 @given(st.lists(st.text(alphabet="ab._ /é", min_size=1, max_size=70), unique=True, max_size=30))
 def test_different_names_stay_different(names: list[str]) -> None:
-    assert len({wire_name(name) for name in names}) == len(names)
-    assert len({wire_name_taken(name) for name in names}) == len(names)
+    assert len({wire_name(name) for name in tool_names}) == len(tool_names)
+    assert len({wire_name_taken(name) for name in tool_names}) == len(tool_names)
 
 
 def test_a_lone_surrogate_gets_a_name_too() -> None:
@@ -54,6 +54,6 @@ def test_a_lone_surrogate_gets_a_name_too() -> None:
 
 
 def test_long_names_are_not_remembered() -> None:
-    before = names._remembered.cache_info().currsize
+    before = tool_names._remembered.cache_info().currsize
     assert len({wire_name("x" * 1000 + str(number)) for number in range(50)}) == 50
-    assert names._remembered.cache_info().currsize == before
+    assert tool_names._remembered.cache_info().currsize == before

@@ -22,7 +22,7 @@ from dragoman.model.folding import fold
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Part, Text, ToolCall
 from dragoman.model.response import Response, Stop, StopReason
-from dragoman.rules.serial import Serializer
+from dragoman.rules.part_serializer import Serializer
 
 START = Started(id="x", model="m")
 STOP = Stopped(Stop(reason=StopReason.END))

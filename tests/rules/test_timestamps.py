@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.rules.instants import format_instant, parse_instant
+from dragoman.rules.timestamps import format_instant, parse_instant
 
 NOW = 1_700_000_000
 

@@ -8,7 +8,7 @@ from dragoman.config.rows import CHOICES
 from dragoman.errors import DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.rules import ids
-from dragoman.rules.abilities import ID_RULES, Row, abilities_of
+from dragoman.rules.capabilities import ID_RULES, Row, abilities_of
 
 MESSAGES = "anthropic-messages"
 

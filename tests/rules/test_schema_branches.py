@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.branches import typed_branches
+from dragoman.rules.schema_branches import typed_branches
 from dragoman.rules.schemas import DEPTH_LIMIT
 
 REQUIRED: JsonObject = {"required": ["a"]}

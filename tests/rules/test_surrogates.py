@@ -12,7 +12,7 @@ from dragoman.gateway.exchange.whole_answer import relayed_answer
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.rules.halves import Halves
+from dragoman.rules.surrogates import Halves
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 
