@@ -23,8 +23,8 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of
-from dragoman.tokens.answer import count_answer
 from dragoman.tokens.request import count_request
+from dragoman.tokens.response import count_answer
 from dragoman.translate import asked_by, derived_mint
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader

@@ -13,9 +13,9 @@ from dragoman.model.events import (
     TextDelta,
 )
 from dragoman.model.parts import Refusal, Text, Thinking, ToolCall
-from dragoman.tokens.answer import count_answer
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import PER_CALL, count_texts
+from dragoman.tokens.response import count_answer
 
 SAID = "It is sunny in Ulm, and the cathedral is as tall as ever."
 
