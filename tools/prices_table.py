@@ -20,8 +20,8 @@ from genai_prices.data import providers
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from dragoman.prices.price_source import read_upstream  # noqa: E402 - the paths above come first
 from dragoman.prices.table import check_table  # noqa: E402 - the paths above come first
-from dragoman.prices.upstream import read_upstream  # noqa: E402 - the paths above come first
 
 TABLE = ROOT / "src/dragoman/prices/table.json"
 PACKAGE = "genai-prices"

@@ -21,8 +21,8 @@ from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, Unreachable, UsageError
 from dragoman.prices.changes import Bounds, Change, Changes, compare
+from dragoman.prices.price_source import read_upstream
 from dragoman.prices.table import Table, check_table, own_table, read_table
-from dragoman.prices.upstream import read_upstream
 
 # Where the collection is published that the book of a release is made of.
 PUBLISHED = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main/prices/new_data/v2/data.json"

@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.prices.said import said_of
+from dragoman.prices.reported_cost import said_of
 from dragoman.wire.json import decode_object
 
 # Members of a usage, and nano-dollars.

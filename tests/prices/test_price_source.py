@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import DragomanError
+from dragoman.prices.price_source import days_of, read_upstream, whole
 from dragoman.prices.table import Rates, read_facts, read_shelf
-from dragoman.prices.upstream import days_of, read_upstream, whole
 
 
 def compiled(**model: object) -> tuple[tuple[object, ...], object]:
