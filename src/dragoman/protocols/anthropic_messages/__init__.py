@@ -7,6 +7,7 @@ Requests of other protocols are written by the `_abroad` modules; its own go on 
 from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.anthropic_messages.missing_reasoning import settle_thinking
 from dragoman.protocols.anthropic_messages.models import encode_model, encode_models
 from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
@@ -19,13 +20,12 @@ from dragoman.protocols.anthropic_messages.relay import (
     without_reasoning,
     without_telemetry,
 )
-from dragoman.protocols.anthropic_messages.request import decode_request
-from dragoman.protocols.anthropic_messages.request_abroad import encode_request
+from dragoman.protocols.anthropic_messages.request_decoder import decode_request
+from dragoman.protocols.anthropic_messages.request_encoder import encode_request
+from dragoman.protocols.anthropic_messages.request_features import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
-from dragoman.protocols.anthropic_messages.settling import settle_thinking
+from dragoman.protocols.anthropic_messages.session_hints import speech_of
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
-from dragoman.protocols.anthropic_messages.signs import KEEPSAKES, TIERS, opening_of, signs_of
-from dragoman.protocols.anthropic_messages.speaker import speech_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of

@@ -33,7 +33,8 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.protocols.anthropic_messages import hosted
-from dragoman.protocols.anthropic_messages.sealed import (
+from dragoman.protocols.anthropic_messages.shapes import NAME, UPSTREAM
+from dragoman.protocols.anthropic_messages.signed_blocks import (
     decode_compaction,
     decode_redacted,
     decode_thinking,
@@ -41,7 +42,6 @@ from dragoman.protocols.anthropic_messages.sealed import (
     encode_thinking,
     plain_thinking,
 )
-from dragoman.protocols.anthropic_messages.shapes import NAME, UPSTREAM
 from dragoman.rules import arguments
 from dragoman.rules.input_wrapping import wrap_input
 from dragoman.wire.fields import Fields, Path, render_path

@@ -9,8 +9,8 @@ from msgspec import Struct
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.request import Reasoning, Request, Sampling
+from dragoman.protocols.anthropic_messages.encode_context import Writing
 from dragoman.protocols.anthropic_messages.shapes import BETA_BINDING
-from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules.effort import EFFORTS, budget_for, clamp_budget, effort_for, nearest
 
 _DEFAULT_CAP = 8192

@@ -22,9 +22,9 @@ from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
-from dragoman.protocols.anthropic_messages.made_up import may_be_made_up, without_made_up
-from dragoman.protocols.anthropic_messages.sealed import decode_compaction
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
+from dragoman.protocols.anthropic_messages.signed_blocks import decode_compaction
+from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_made_up, without_made_up
 from dragoman.rules.ids import IdRule
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry

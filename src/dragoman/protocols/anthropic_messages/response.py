@@ -21,10 +21,10 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.anthropic_messages.answers import encode_answer_parts
 from dragoman.protocols.anthropic_messages.failure import broken_failure, failure_in_body, is_error
 from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block, encode_blocks
+from dragoman.protocols.anthropic_messages.response_parts import encode_answer_parts
 from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STOP_WORDS
 from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
 from dragoman.protocols.codec import Asked, Mint

@@ -42,7 +42,9 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
-from dragoman.protocols.anthropic_messages.answers import (
+from dragoman.protocols.anthropic_messages.failure import error_object
+from dragoman.protocols.anthropic_messages.response import encode_stop
+from dragoman.protocols.anthropic_messages.response_parts import (
     CITED_TEXT_LIMIT,
     WRAPPED,
     Answering,
@@ -53,8 +55,6 @@ from dragoman.protocols.anthropic_messages.answers import (
     report_logprobs,
     signature_of,
 )
-from dragoman.protocols.anthropic_messages.failure import error_object
-from dragoman.protocols.anthropic_messages.response import encode_stop
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint

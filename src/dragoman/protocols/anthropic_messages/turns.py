@@ -12,11 +12,11 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Extras, Part, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, OutputKind, Request
+from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.part_encoder import encode_call, encode_part, encode_result
 from dragoman.protocols.anthropic_messages.parts import is_plain
-from dragoman.protocols.anthropic_messages.parts_abroad import encode_call, encode_part, encode_result
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
-from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.conversation import Turn, TurnKind, arrange
 from dragoman.rules.instructions import tagged

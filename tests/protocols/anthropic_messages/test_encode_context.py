@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import CacheMark, Extras
 from dragoman.protocols.anthropic_messages import NAME
-from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.protocols.anthropic_messages.encode_context import Writing
 from tests.protocols.anthropic_messages.support import losses, target
 
 

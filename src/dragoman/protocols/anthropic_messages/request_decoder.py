@@ -27,10 +27,10 @@ from dragoman.protocols.anthropic_messages.parts import (
     decode_content,
     reader,
 )
-from dragoman.protocols.anthropic_messages.request_abroad import encode_management
+from dragoman.protocols.anthropic_messages.request_encoder import encode_management
 from dragoman.protocols.anthropic_messages.shapes import COMPACT_EDIT, NAME
-from dragoman.protocols.anthropic_messages.steering import collect_updates, decode_steering, with_last_effort
-from dragoman.protocols.anthropic_messages.tools import (
+from dragoman.protocols.anthropic_messages.system_updates import collect_updates, decode_steering, with_last_effort
+from dragoman.protocols.anthropic_messages.tool_decoder import (
     decode_choice,
     decode_tools,
 )

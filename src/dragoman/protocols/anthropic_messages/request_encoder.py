@@ -8,7 +8,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling
-from dragoman.protocols.anthropic_messages.choice_abroad import encode_choice
+from dragoman.protocols.anthropic_messages.encode_context import Writing
 from dragoman.protocols.anthropic_messages.reasoning import Depth, encode_cap, encode_depth, encode_sampling
 from dragoman.protocols.anthropic_messages.shapes import (
     BETA_COMPACT,
@@ -20,14 +20,14 @@ from dragoman.protocols.anthropic_messages.shapes import (
     SAMPLING_VERSION,
     USER_ID_LIMIT,
 )
-from dragoman.protocols.anthropic_messages.tools_abroad import Offers, encode_tools
+from dragoman.protocols.anthropic_messages.tool_choice_encoder import encode_choice
+from dragoman.protocols.anthropic_messages.tool_encoder import Offers, encode_tools
 from dragoman.protocols.anthropic_messages.turns import (
     MessageList,
     encode_conversation,
     in_tool_loop_without_thinking,
     shortened,
 )
-from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.protocols.codec import Encoded, TargetModel
 from dragoman.rules.extras import refuse_demands
 from dragoman.rules.moderation import refuse_blocking

@@ -13,7 +13,7 @@ from dragoman.model.parts import (
 )
 from dragoman.protocols.anthropic_messages import NAME
 from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block
-from dragoman.protocols.anthropic_messages.sealed import decode_thinking, encode_compaction, plain_thinking
+from dragoman.protocols.anthropic_messages.signed_blocks import decode_thinking, encode_compaction, plain_thinking
 from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
 from tests.protocols.anthropic_messages.support import block

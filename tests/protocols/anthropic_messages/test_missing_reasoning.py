@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.anthropic_messages.settling import settle_thinking
+from dragoman.protocols.anthropic_messages.missing_reasoning import settle_thinking
 from dragoman.rules.capabilities import Abilities, abilities_of
 
 MANUAL = abilities_of("anthropic-messages", "claude-sonnet-4-5", "anthropic")

@@ -29,12 +29,12 @@ from dragoman.model.parts import (
     ToolResult,
     Url,
 )
+from dragoman.protocols.anthropic_messages.encode_context import Writing
 from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call_block, mcp_result_block
-from dragoman.protocols.anthropic_messages.made_up import is_made_up
 from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
-from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
-from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
+from dragoman.protocols.anthropic_messages.synthetic_citations import is_made_up
 from dragoman.rules import arguments
 from dragoman.rules.extras import foreign_text
 from dragoman.rules.input_wrapping import wrap_input, wrap_value

@@ -17,8 +17,8 @@ from dragoman.model.tools import (
     ToolSearchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages.tools_abroad import Offers, declared_name
-from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.tool_encoder import Offers, declared_name
 
 
 def encode_choice(request: Request, offers: Offers, writing: Writing) -> JsonObject | None:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from dragoman.model.parts import Foreign, Part
 from dragoman.model.request import Message, Role, Updates
 from dragoman.model.tools import FunctionTool, ToolSpec
+from dragoman.protocols.anthropic_messages.anthropic_tools import MOST
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.protocols.anthropic_messages.tools import decode_tool
-from dragoman.protocols.anthropic_messages.vendor import MOST
+from dragoman.protocols.anthropic_messages.tool_decoder import decode_tool
 from dragoman.wire.fields import Fields, Path
 
 _EFFORT_APPLIED = "this effort counts for the whole request"

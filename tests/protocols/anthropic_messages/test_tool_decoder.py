@@ -18,7 +18,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages.tools import decode_choice, decode_tool, decode_tools, plain_tool
+from dragoman.protocols.anthropic_messages.tool_decoder import decode_choice, decode_tool, decode_tools, plain_tool
 from dragoman.wire.fields import Fields
 
 

@@ -19,6 +19,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
+from dragoman.protocols.anthropic_messages.encode_context import Writing
 from dragoman.protocols.anthropic_messages.shapes import (
     CODE_EXECUTION,
     STRICT_TOOLS_LIMIT,
@@ -26,7 +27,6 @@ from dragoman.protocols.anthropic_messages.shapes import (
     WEB_FETCH,
     WEB_SEARCH,
 )
-from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules.schemas import for_anthropic, needs_wrapping, with_properties, wrap_root
 from dragoman.rules.tool_table import Wrapped
 from dragoman.wire.json import encode_text

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import Opening, Signs
-from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
+from dragoman.protocols.anthropic_messages.request_features import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}

@@ -7,8 +7,8 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Text
 from dragoman.model.request import Message, Request, Role
 from dragoman.protocols.anthropic_messages import CODEC, NAME
-from dragoman.protocols.anthropic_messages.made_up import is_made_up
 from dragoman.protocols.anthropic_messages.relay import repair_request
+from dragoman.protocols.anthropic_messages.synthetic_citations import is_made_up
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.capabilities import abilities_of
 from dragoman.wire.json import decode_object, encode

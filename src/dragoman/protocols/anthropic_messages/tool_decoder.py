@@ -26,7 +26,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages import vendor
+from dragoman.protocols.anthropic_messages import anthropic_tools
 from dragoman.protocols.anthropic_messages.parts import decode_cache, reader
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.wire.fields import Fields
@@ -50,8 +50,8 @@ def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
         if declaration.value.get("type") == "mcp_toolset":
             tools.append(_decode_mcp(declaration, servers.pop(declaration.text("mcp_server_name"), None)))
         else:
-            defined += vendor.is_defined(declaration.value.get("type"))
-            tools.extend(decode_tool(declaration, described=defined <= vendor.MOST))
+            defined += anthropic_tools.is_defined(declaration.value.get("type"))
+            tools.extend(decode_tool(declaration, described=defined <= anthropic_tools.MOST))
     # The first beta had no toolsets: a server alone offered all its tools.
     tools.extend([_decode_mcp(None, server) for server in servers.values()])
     return tuple(tools)
@@ -89,9 +89,9 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
         outer = {key: value for key, value in declaration.value.items() if key not in ("type", "function")}
         return (_decode_function(Fields({**outer, **inner}, declaration.path)),)
     whole = Extras(origin=NAME, fields=declaration.value)
-    if not described and vendor.is_defined(kind):
+    if not described and anthropic_tools.is_defined(kind):
         return (_decode_hosted(declaration, kind, whole),)
-    for beginning, schema in vendor.SINGLE:
+    for beginning, schema in anthropic_tools.SINGLE:
         if kind.startswith(beginning):
             return (
                 FunctionTool(
@@ -102,7 +102,7 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
                     extras=whole,
                 ),
             )
-    for beginning, name, members in vendor.TOOLSETS:
+    for beginning, name, members in anthropic_tools.TOOLSETS:
         if kind.startswith(beginning):
             return _decode_toolset(declaration, name, members, whole)
     return (_decode_hosted(declaration, kind, whole),)
@@ -127,7 +127,9 @@ def _decode_function(declaration: Fields) -> FunctionTool:
     )
 
 
-def _decode_toolset(declaration: Fields, name: str, members: dict[str, vendor.Schema], whole: Extras) -> list[ToolSpec]:
+def _decode_toolset(
+    declaration: Fields, name: str, members: dict[str, anthropic_tools.Schema], whole: Extras
+) -> list[ToolSpec]:
     configs = declaration.optional_fields("configs")
     namespace = Namespace(name=name)
     cache = decode_cache(declaration)

@@ -30,8 +30,8 @@ from dragoman.model.parts import (
 from dragoman.model.tools import WebSearchTool
 from dragoman.protocols.anthropic_messages.hosted import hosted_id, listing_block, mcp_call_block, mcp_result_block
 from dragoman.protocols.anthropic_messages.parts import encode_block
-from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
 from dragoman.protocols.codec import Asked
 from dragoman.rules import arguments
 from dragoman.rules.extras import drop_extras

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.model.session_hints import SILENT, Sought, Speech
-from dragoman.protocols.anthropic_messages.speaker import speech_of
+from dragoman.protocols.anthropic_messages.session_hints import speech_of
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"Agent"}), spawning={"Agent": "prompt"})
 CALL: dict[str, object] = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "look"}}
