@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from dragoman.protocols.openai_chat.abroad import REFUSABLE
+from dragoman.protocols.openai_chat.request_encoder import REFUSABLE
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers import catalogue as module
 from dragoman.providers.catalogue import Listing, aliased, catalogue, read

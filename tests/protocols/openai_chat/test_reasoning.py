@@ -8,8 +8,8 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Part, Seal, Text, Thinking
 from dragoman.model.request import Message
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.protocols.openai_chat.details import repeats
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.reasoning_details import repeats
 from dragoman.rules.seals import to_envelope
 from tests.protocols.openai_chat.room import A, C, R
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dragoman.protocols.codec import Codec, KeptTurns, ModelLists
-from dragoman.protocols.openai_chat.abroad import encode_request
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.openai_chat.kept_turns import SIGN, keep, lacking, restore
 from dragoman.protocols.openai_chat.messages import encode_turn
+from dragoman.protocols.openai_chat.missing_reasoning import settle_thinking
 from dragoman.protocols.openai_chat.relay import (
     ask_usage,
     plain_end,
@@ -17,14 +16,15 @@ from dragoman.protocols.openai_chat.relay import (
     withhold_usage,
     without_reasoning,
 )
-from dragoman.protocols.openai_chat.request import decode_request, recognises
+from dragoman.protocols.openai_chat.request_decoder import decode_request, recognises
+from dragoman.protocols.openai_chat.request_encoder import encode_request
+from dragoman.protocols.openai_chat.request_features import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
-from dragoman.protocols.openai_chat.settling import settle_thinking
+from dragoman.protocols.openai_chat.session_hints import speech_of
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_chat.signs import KEEPSAKES, TIERS, opening_of, signs_of
-from dragoman.protocols.openai_chat.speaker import speech_of
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
+from dragoman.protocols.openai_chat.turn_restore import SIGN, keep, lacking, restore
 from dragoman.protocols.openai_chat.usage import usage_of
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.wire.sse import comment

@@ -25,8 +25,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
-from dragoman.protocols.openai_chat.borrowed_blocks import decode_said
-from dragoman.protocols.openai_chat.echo_read import decode_echo, thinking_in_content
+from dragoman.protocols.openai_chat.anthropic_blocks import decode_said
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
     encode_content_home,
@@ -34,6 +33,7 @@ from dragoman.protocols.openai_chat.parts import (
     unmodelled,
 )
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_home
+from dragoman.protocols.openai_chat.reasoning_history_decoder import decode_echo, thinking_in_content
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules import ids
 from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Part, Refusal, Seal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.details import (
+from dragoman.protocols.openai_chat.reasoning_details import (
     Blocks,
     Details,
     block_text,

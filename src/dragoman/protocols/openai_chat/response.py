@@ -20,27 +20,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Asked, Mint, TargetModel
-from dragoman.protocols.openai_chat.answers import (
-    AnswerText,
-    client_name,
-    completion_id,
-    report_call,
-    report_hidden,
-    restored,
-    seal_turn,
-)
-from dragoman.protocols.openai_chat.details import block_text
-from dragoman.protocols.openai_chat.failure import failure_in
-from dragoman.protocols.openai_chat.messages import (
-    decode_arguments,
-    decode_call,
-    decode_legacy_call,
-    encode_call_home,
-    plain_call,
-    write_call,
-)
-from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
-from dragoman.protocols.openai_chat.proofs import (
+from dragoman.protocols.openai_chat.call_signatures import (
     EXTRA_CONTENT,
     call_proof,
     hang,
@@ -50,6 +30,24 @@ from dragoman.protocols.openai_chat.proofs import (
     proof_part,
     without_proof,
 )
+from dragoman.protocols.openai_chat.failure import failure_in
+from dragoman.protocols.openai_chat.finish_reasons import (
+    PROMPT_FILTER,
+    finish_word,
+    is_filtered,
+    report_stop,
+    stop_of,
+    stop_string,
+)
+from dragoman.protocols.openai_chat.messages import (
+    decode_arguments,
+    decode_call,
+    decode_legacy_call,
+    encode_call_home,
+    plain_call,
+    write_call,
+)
+from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
 from dragoman.protocols.openai_chat.reasoning import (
     Said,
     Structured,
@@ -61,6 +59,16 @@ from dragoman.protocols.openai_chat.reasoning import (
     turn_entry,
     write_home,
 )
+from dragoman.protocols.openai_chat.reasoning_details import block_text
+from dragoman.protocols.openai_chat.response_parts import (
+    AnswerText,
+    client_name,
+    completion_id,
+    report_call,
+    report_hidden,
+    restored,
+    seal_turn,
+)
 from dragoman.protocols.openai_chat.shapes import (
     COMPLETION,
     CONTENT,
@@ -68,15 +76,7 @@ from dragoman.protocols.openai_chat.shapes import (
     SERVED_TIERS,
     THINKING_PARTS,
 )
-from dragoman.protocols.openai_chat.stops import (
-    PROMPT_FILTER,
-    finish_word,
-    is_filtered,
-    report_stop,
-    stop_of,
-    stop_string,
-)
-from dragoman.protocols.openai_chat.think import INLINE, split_thinking
+from dragoman.protocols.openai_chat.think_tags import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in
 from dragoman.rules import ids
 from dragoman.rules.argument_assembly import CallsSeen

@@ -30,12 +30,12 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
+from dragoman.protocols.openai_chat.finish_reasons import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.shapes import (
     NAME,
 )
-from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
-from dragoman.protocols.openai_chat.stream_likeness import Likeness
+from dragoman.protocols.openai_chat.stream_fast_path import Likeness
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
 from dragoman.rules.extras import ECHOES

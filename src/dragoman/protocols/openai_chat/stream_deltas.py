@@ -23,9 +23,9 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_chat.details import nested_blocks, repeats_itself
+from dragoman.protocols.openai_chat.call_signatures import EXTRA_CONTENT, is_thought, message_proof, proof_part
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.proofs import EXTRA_CONTENT, is_thought, message_proof, proof_part
+from dragoman.protocols.openai_chat.reasoning_details import nested_blocks, repeats_itself
 from dragoman.protocols.openai_chat.shapes import (
     BESIDE,
     BLOCKS,
@@ -36,9 +36,9 @@ from dragoman.protocols.openai_chat.shapes import (
     REASONING_FIELDS,
     THINKING_PARTS,
 )
-from dragoman.protocols.openai_chat.stream_calls import CallAssembly
-from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
-from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
+from dragoman.protocols.openai_chat.stream_reasoning import ThinkingRun
+from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
+from dragoman.protocols.openai_chat.think_tags import INLINE, THOUGHT, InlineThinking
 from dragoman.rules.unknown_fields import Unknowns
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of

@@ -44,7 +44,12 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_chat.answers import (
+from dragoman.protocols.openai_chat.call_signatures import hang, is_proof
+from dragoman.protocols.openai_chat.failure import error_frame
+from dragoman.protocols.openai_chat.finish_reasons import finish_word, report_stop
+from dragoman.protocols.openai_chat.parts import merge_extras
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_home
+from dragoman.protocols.openai_chat.response_parts import (
     Paragraphs,
     annotate,
     client_name,
@@ -53,12 +58,7 @@ from dragoman.protocols.openai_chat.answers import (
     report_hidden,
     seal_turn,
 )
-from dragoman.protocols.openai_chat.failure import error_frame
-from dragoman.protocols.openai_chat.parts import merge_extras
-from dragoman.protocols.openai_chat.proofs import hang, is_proof
-from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_home
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS, SERVED_TIERS
-from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.json import encode

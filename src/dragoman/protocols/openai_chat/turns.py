@@ -23,9 +23,10 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.echo_written import NOT_ISSUED, Echo, turns_with_calls
+from dragoman.protocols.openai_chat.assistant_content import Spoken, joined_content
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
+from dragoman.protocols.openai_chat.reasoning_history_encoder import NOT_ISSUED, Echo, turns_with_calls
 from dragoman.protocols.openai_chat.shapes import (
     CONTINUE_EXACTLY,
     ERROR_PREFIX,
@@ -34,7 +35,6 @@ from dragoman.protocols.openai_chat.shapes import (
     SUMMARY_OPENING,
     UNDERSTOOD,
 )
-from dragoman.protocols.openai_chat.spoken import Spoken, joined_content
 from dragoman.rules import ids
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.capabilities import ID_RULES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.protocols.openai_chat.proofs import spellings
+from dragoman.protocols.openai_chat.call_signatures import spellings
 from dragoman.rules import ids
 from dragoman.rules.capabilities import abilities_of
 from dragoman.translate import translate_request, translate_response

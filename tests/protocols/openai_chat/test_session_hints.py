@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.model.session_hints import SILENT, Sought, Speech
-from dragoman.protocols.openai_chat.speaker import speech_of
+from dragoman.protocols.openai_chat.session_hints import speech_of
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt"})
 USER: dict[str, object] = {"role": "user", "content": "a"}

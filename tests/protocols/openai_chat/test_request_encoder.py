@@ -19,7 +19,7 @@ from dragoman.model.request import (
     Updates,
 )
 from dragoman.model.tools import ChoiceMode, FunctionTool, ToolChoice, ToolRef
-from dragoman.protocols.openai_chat.abroad import REFUSABLE
+from dragoman.protocols.openai_chat.request_encoder import REFUSABLE
 from tests.protocols.openai_chat.room import A, R, dig, losses, objects, said, target, user, written
 
 HI = user(Text(text="hi"))

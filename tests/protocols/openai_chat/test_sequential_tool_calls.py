@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text, ToolCall, ToolResult
-from dragoman.protocols.openai_chat.results_apart import told_apart
+from dragoman.protocols.openai_chat.sequential_tool_calls import told_apart
 from tests.protocols.openai_chat.room import assistant, losses, said, target, user, written
 
 

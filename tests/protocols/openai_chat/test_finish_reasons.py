@@ -8,8 +8,8 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
+from dragoman.protocols.openai_chat.finish_reasons import finish_word, report_stop, stop_of, stop_string
 from dragoman.protocols.openai_chat.shapes import FINISH_WORDS
-from dragoman.protocols.openai_chat.stops import finish_word, report_stop, stop_of, stop_string
 from tests.protocols.openai_chat.room import A, C, losses
 
 

@@ -20,9 +20,9 @@ from dragoman.model.request import (
 )
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import Encoded, TargetModel
-from dragoman.protocols.openai_chat.results_apart import told_apart
+from dragoman.protocols.openai_chat.sequential_tool_calls import told_apart
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
-from dragoman.protocols.openai_chat.tools_abroad import (
+from dragoman.protocols.openai_chat.tool_encoder import (
     EncodedTools,
     ToolEncoder,
     encode_choice,

@@ -11,7 +11,7 @@ from dragoman.model.events import ArgumentsDelta, Event, PartGrew, PartStarted
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.protocols.openai_chat.stream_calls import CallAssembly
+from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
 from dragoman.rules.unknown_fields import Unknowns
 from tests.protocols.openai_chat.room import ask, losses, mint
 

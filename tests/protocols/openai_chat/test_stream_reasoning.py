@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
+from dragoman.protocols.openai_chat.stream_reasoning import ThinkingRun
 from tests.protocols.openai_chat.room import target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_chat.settling import settle_thinking
+from dragoman.protocols.openai_chat.missing_reasoning import settle_thinking
 from dragoman.rules.capabilities import Abilities
 
 HEAD = b'{ "model":"m", "messages":[{"role":"user","content":"assistant"}, '

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras, Foreign, Part, Seal, Thinking, ThinkingKind
-from dragoman.protocols.openai_chat.details import block_text, detail_text, repeats, text_of
 from dragoman.protocols.openai_chat.reasoning import (
     NOTHING,
     Said,
@@ -14,6 +13,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     sealed_text,
     text_seal,
 )
+from dragoman.protocols.openai_chat.reasoning_details import block_text, detail_text, repeats, text_of
 from dragoman.protocols.openai_chat.shapes import (
     ANTHROPIC,
     CONTENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.protocols.openai_chat.details import Blocks
+from dragoman.protocols.openai_chat.reasoning_details import Blocks
 from tests.protocols.openai_chat.room import A, objects
 from tests.protocols.openai_chat.second_turn import (
     BLOCK,

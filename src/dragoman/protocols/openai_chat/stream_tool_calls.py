@@ -23,11 +23,11 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, ToolCall
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_chat.answers import BENT
+from dragoman.protocols.openai_chat.call_signatures import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.messages import arguments_text
-from dragoman.protocols.openai_chat.proofs import call_proof, proof_part, without_proof
+from dragoman.protocols.openai_chat.response_parts import BENT
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.protocols.openai_chat.stream_owners import KNOWN, MAY_BE_WHOLE, Call, Owners, Restated, lacks
+from dragoman.protocols.openai_chat.stream_call_matching import KNOWN, MAY_BE_WHOLE, Call, Owners, Restated, lacks
 from dragoman.rules.argument_assembly import ArgumentsSaid
 from dragoman.rules.arguments import Completeness, is_complete
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper

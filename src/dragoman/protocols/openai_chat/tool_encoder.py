@@ -25,7 +25,7 @@ from dragoman.model.tools import (
 )
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
-from dragoman.protocols.openai_chat.tools import MODE_WORDS, write_custom, write_search
+from dragoman.protocols.openai_chat.tool_decoder import MODE_WORDS, write_custom, write_search
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schema_branches import typed_branches
 from dragoman.rules.schemas import for_openai_strict, with_properties

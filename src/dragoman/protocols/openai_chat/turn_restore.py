@@ -22,10 +22,10 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.codec import Asked, KeptTurn, TargetModel
-from dragoman.protocols.openai_chat.answers import Paragraphs, client_name, seal_turn
-from dragoman.protocols.openai_chat.details import nested_blocks, text_of
-from dragoman.protocols.openai_chat.echo_read import decode_echo
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.reasoning_details import nested_blocks, text_of
+from dragoman.protocols.openai_chat.reasoning_history_decoder import decode_echo
+from dragoman.protocols.openai_chat.response_parts import Paragraphs, client_name, seal_turn
 from dragoman.protocols.openai_chat.shapes import BLOCKS, DETAILS, ITEMS, NAME, OPAQUE, REASONING_FIELDS
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.input_wrapping import wrap_input

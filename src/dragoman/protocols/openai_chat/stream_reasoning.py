@@ -6,7 +6,8 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.details import (
+from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
+from dragoman.protocols.openai_chat.reasoning_details import (
     Blocks,
     Details,
     block_text,
@@ -14,7 +15,6 @@ from dragoman.protocols.openai_chat.details import (
     repeats,
     text_of,
 )
-from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
 from dragoman.protocols.openai_chat.shapes import BLOCKS, CONTENT, DETAILS, ITEMS, OPAQUE, OTHERS_TOO, REASONING_FIELDS
 from dragoman.wire.json import kind_of
 

@@ -20,7 +20,7 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.protocols.openai_chat.answers import (
+from dragoman.protocols.openai_chat.response_parts import (
     AnswerText,
     Paragraphs,
     annotate,

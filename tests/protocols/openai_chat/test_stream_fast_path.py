@@ -12,7 +12,7 @@ from dragoman.model.events import Event, PartGrew, TextDelta
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
-from dragoman.protocols.openai_chat.stream_likeness import Likeness
+from dragoman.protocols.openai_chat.stream_fast_path import Likeness
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import asked_by, derived_mint
 from dragoman.wire.json import read_json

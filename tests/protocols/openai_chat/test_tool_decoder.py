@@ -11,7 +11,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import CacheMark, Extras
 from dragoman.model.tools import ChoiceMode, ForeignTool, FunctionTool, TextTool, ToolChoice, ToolRef, ToolSpec
 from dragoman.protocols.openai_chat import NAME
-from dragoman.protocols.openai_chat.tools import (
+from dragoman.protocols.openai_chat.tool_decoder import (
     decode_choice,
     decode_tool,
     plain_function,

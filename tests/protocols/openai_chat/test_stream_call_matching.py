@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.protocols.openai_chat.stream_owners import Call, Owners, lacks
+from dragoman.protocols.openai_chat.stream_call_matching import Call, Owners, lacks
 from dragoman.rules.tool_table import ToolTable
 
 

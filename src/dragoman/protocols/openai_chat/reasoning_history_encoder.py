@@ -7,7 +7,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Seal, Thinking, ToolCall
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, spellings, stand_in
+from dragoman.protocols.openai_chat.call_signatures import call_proof, hang, is_proof, spellings, stand_in
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
 from dragoman.protocols.openai_chat.shapes import NAME, REASONING_FIELDS
 from dragoman.rules.conversation import Turn, TurnKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.openai_chat.think import InlineThinking, split_thinking
+from dragoman.protocols.openai_chat.think_tags import InlineThinking, split_thinking
 from tests.protocols.openai_chat.room import A
 from tests.protocols.openai_chat.second_turn import CLIENTS, Conversation, lost
 

@@ -20,7 +20,7 @@ from dragoman.model.tools import ToolSpec
 from dragoman.protocols.openai_chat.messages import MessageDecoder
 from dragoman.protocols.openai_chat.parts import unmodelled
 from dragoman.protocols.openai_chat.shapes import NAME, OTHER_SAMPLING
-from dragoman.protocols.openai_chat.tools import (
+from dragoman.protocols.openai_chat.tool_decoder import (
     decode_choice,
     decode_legacy_choice,
     decode_legacy_function,

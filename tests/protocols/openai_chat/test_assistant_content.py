@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.protocols.openai_chat.spoken import Spoken, joined_content
+from dragoman.protocols.openai_chat.assistant_content import Spoken, joined_content
 from tests.protocols.openai_chat.second_turn import (
     CLIENTS,
     THOUGHT,
