@@ -18,12 +18,12 @@ from dragoman.protocols.openai_responses.relay import (
     withhold_usage,
     without_reasoning,
 )
-from dragoman.protocols.openai_responses.request import decode_request, recognises
-from dragoman.protocols.openai_responses.request_abroad import encode_request
+from dragoman.protocols.openai_responses.request_decoder import decode_request, recognises
+from dragoman.protocols.openai_responses.request_encoder import encode_request
+from dragoman.protocols.openai_responses.request_features import KEEPSAKES, TIERS, opening_of, signs_of
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
+from dragoman.protocols.openai_responses.session_hints import speech_of
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_responses.signs import KEEPSAKES, TIERS, opening_of, signs_of
-from dragoman.protocols.openai_responses.speaker import speech_of
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of

@@ -28,7 +28,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Demand, Message, OutputFormat, Role
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
-from dragoman.protocols.openai_responses import hosted, native
+from dragoman.protocols.openai_responses import hosted, openai_tools
 from dragoman.protocols.openai_responses.parts import decode_content, plain_content
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
@@ -42,7 +42,7 @@ from dragoman.protocols.openai_responses.shapes import (
     NAME,
     REASONING,
 )
-from dragoman.protocols.openai_responses.tools import decode_format, decode_tools
+from dragoman.protocols.openai_responses.tool_decoder import decode_format, decode_tools
 from dragoman.rules.seals import from_envelope, to_envelope
 from dragoman.wire.fields import Fields, Path, render_path
 from dragoman.wire.json import kind_of
@@ -54,7 +54,7 @@ _USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
 
 # Items that are known by their own id, or belong to a search that the provider ran: their `call_id` may be null.
 _WITHOUT_CALL_ID = frozenset(
-    {native.LOCAL_SHELL.call, "local_shell_call_output", "tool_search_call", "tool_search_output"}
+    {openai_tools.LOCAL_SHELL.call, "local_shell_call_output", "tool_search_call", "tool_search_output"}
 )
 
 
@@ -103,9 +103,9 @@ class InputReader:
         reader = _READERS.get(kind)
         if reader is not None:
             return reader(self, item)
-        if kind in native.CALL_TYPES:
+        if kind in openai_tools.CALL_TYPES:
             return self._native_call(item, kind)
-        if kind in native.OUTPUT_TYPES:
+        if kind in openai_tools.OUTPUT_TYPES:
             return self._native_output(item, kind)
         if kind in hosted.CALL_TYPES:
             return Message(role=Role.ASSISTANT, parts=hosted.decode_hosted(item, kind), id=item.optional_text("id"))
@@ -158,11 +158,11 @@ class InputReader:
     def _native_call(self, item: Fields, kind: str) -> Message:
         if kind not in _WITHOUT_CALL_ID:
             item.demand("call_id")
-        if native.is_hosted(item.value):
+        if openai_tools.is_hosted(item.value):
             self._hosted_shells.add(item.optional_text("call_id") or "")
             return self._foreign(item, kind)
-        call = native.decode_call(item, kind)
-        if kind == native.LOCAL_SHELL.call and call.id is not None:
+        call = openai_tools.decode_call(item, kind)
+        if kind == openai_tools.LOCAL_SHELL.call and call.id is not None:
             self._local_shells[call.id] = call.call_id
         return Message(role=Role.ASSISTANT, parts=(call,), id=call.id)
 
@@ -176,7 +176,7 @@ class InputReader:
         if kind == "local_shell_call_output" and call_id is None:
             item_id = item.optional_text("id") or ""
             call_id = self._local_shells.get(item_id, item_id)
-        result = native.decode_output(item, kind, call_id or "")
+        result = openai_tools.decode_output(item, kind, call_id or "")
         return Message(role=Role.USER, parts=(result,), id=result.id)
 
     def _compaction(self, item: Fields) -> Message:

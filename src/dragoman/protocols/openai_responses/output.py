@@ -27,7 +27,7 @@ from dragoman.model.parts import (
 from dragoman.model.response import Stop, StopReason
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.codec import Asked
-from dragoman.protocols.openai_responses import hosted, native
+from dragoman.protocols.openai_responses import hosted, openai_tools
 from dragoman.protocols.openai_responses.items import (
     decode_compaction,
     decode_thinking,
@@ -85,8 +85,8 @@ class OutputReader:
             return (self._call(item, kind),)
         if kind == REASONING:
             return (decode_thinking(item, self._model, self._upstream),)
-        if kind in native.CALL_TYPES and not native.is_hosted(item.value):
-            call = native.decode_call(item, kind)
+        if kind in openai_tools.CALL_TYPES and not openai_tools.is_hosted(item.value):
+            call = openai_tools.decode_call(item, kind)
             return (replace(call, call_id=self._unique(call.call_id, call.name)),)
         if kind in hosted.CALL_TYPES:
             return hosted.decode_hosted(item, kind, self._model, self._upstream)
@@ -283,7 +283,7 @@ class ItemBuilder:
         self._keeps_ids = asked.origin == NAME
         # The positions of reasoning by the ids that were asked for: xAI gives two items of an answer the same.
         self._reasoned: dict[str, list[int]] = {}
-        self.natives: dict[str, FunctionTool] = native.declared_native(asked.request)
+        self.natives: dict[str, FunctionTool] = openai_tools.declared_native(asked.request)
         self.ledger = ledger
 
     def item_id(self, kind: str, index: int) -> str:
@@ -295,7 +295,7 @@ class ItemBuilder:
         spec = self.natives.get(call.name) if call.namespace is None else None
         if spec is None:
             return None
-        body = native.encode_call(spec, call, call.call_id)
+        body = openai_tools.encode_call(spec, call, call.call_id)
         if body is None:
             return None
         kind = body["type"]

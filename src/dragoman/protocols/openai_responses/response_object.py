@@ -9,7 +9,7 @@ from dragoman.model.request import Request
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
-from dragoman.protocols.openai_responses.tools import encode_format, encode_home_choice, encode_home_tools
+from dragoman.protocols.openai_responses.tool_decoder import encode_format, encode_home_choice, encode_home_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
 from dragoman.rules.enum_values import ORDINARY_TIERS, Words
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import Opening, Signs
-from dragoman.protocols.openai_responses.signs import opening_of, signs_of
+from dragoman.protocols.openai_responses.request_features import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000

@@ -19,7 +19,7 @@ from dragoman.model.tools import (
     ToolSpec,
     WebSearchTool,
 )
-from dragoman.protocols.openai_responses.tools import encode_home_choice, encode_home_tools
+from dragoman.protocols.openai_responses.tool_decoder import encode_home_choice, encode_home_tools
 from tests.protocols.openai_responses.asking import decoded
 
 FUNCTION: JsonObject = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}

@@ -27,7 +27,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.openai_responses import native
+from dragoman.protocols.openai_responses import openai_tools
 from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.wire.fields import Fields
 
@@ -86,7 +86,7 @@ def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
     kind = tool.name("type")
     if kind == "namespace":
         return _decode_namespace(tool)
-    vendor = native.decode_declaration(tool.value, kind)
+    vendor = openai_tools.decode_declaration(tool.value, kind)
     if vendor is not None:
         return (vendor,)
     if kind in _SEARCH_TYPES:
@@ -282,7 +282,7 @@ def _decode_ref(ref: Fields) -> ToolRef:
             # Nested, as Chat has it.
             return ToolRef(kind=kind, name=ref.fields(kind).name("name"))
         return ToolRef(kind=kind, name=ref.name("name"), namespace=ref.optional_text("namespace"))
-    vendor = native.tool_of(kind)
+    vendor = openai_tools.tool_of(kind)
     # A tool of a kind that nobody knows is not the function of that name.
     name = vendor.name if vendor is not None else ref.optional_text("name") if kind == "mcp" else None
     return ToolRef(kind=kind, name=name, native=ref.value)

@@ -14,7 +14,7 @@ from dragoman.model.request import CacheOptions, Demand, Message, Reasoning, Req
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.openai_responses.items import InputReader
 from dragoman.protocols.openai_responses.shapes import INCLUDE_LOGPROBS, NAME
-from dragoman.protocols.openai_responses.tools import (
+from dragoman.protocols.openai_responses.tool_decoder import (
     decode_choice,
     decode_format,
     decode_tools,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.model.session_hints import SILENT, Sought, Speech
-from dragoman.protocols.openai_responses.speaker import speech_of
+from dragoman.protocols.openai_responses.session_hints import speech_of
 from dragoman.wire.history_digest import digest
 
 SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"})

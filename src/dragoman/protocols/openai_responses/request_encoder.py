@@ -32,8 +32,8 @@ from dragoman.protocols.openai_responses.shapes import (
     SAFETY_IDENTIFIER_LIMIT,
     UPSTREAM,
 )
-from dragoman.protocols.openai_responses.tools import encode_format
-from dragoman.protocols.openai_responses.tools_abroad import ToolWriter, encode_choice
+from dragoman.protocols.openai_responses.tool_decoder import encode_format
+from dragoman.protocols.openai_responses.tool_encoder import ToolWriter, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
 from dragoman.rules.enum_values import ORDINARY_TIERS

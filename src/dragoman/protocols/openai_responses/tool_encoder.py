@@ -23,7 +23,7 @@ from dragoman.model.tools import (
     WebSearchTool,
 )
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_responses.tools import encode_mcp, grammar
+from dragoman.protocols.openai_responses.tool_decoder import encode_mcp, grammar
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolTable, Wrapped

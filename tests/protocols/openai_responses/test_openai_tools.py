@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import FileRef, Foreign, Image, Inline, Text, ToolCall, ToolResult
 from dragoman.model.tools import ForeignTool, FunctionTool, ToolSearchTool
-from dragoman.protocols.openai_responses import native
+from dragoman.protocols.openai_responses import openai_tools
 from tests.protocols.openai_responses.asking import decoded
 
 SHELL: JsonObject = {"type": "shell", "environment": {"type": "local"}}
@@ -123,9 +123,9 @@ def test_calls_become_arguments_and_arguments_calls(
     call = request.messages[0].parts[0]
     assert isinstance(call, ToolCall)
     assert (call.call_id, call.name, call.arguments) == ("c", kind, arguments)
-    spec = native.declared_native(request)[kind]
+    spec = openai_tools.declared_native(request)[kind]
     fresh = ToolCall(call_id="c", name=kind, arguments=arguments)
-    assert native.encode_call(spec, fresh, "c") == {
+    assert openai_tools.encode_call(spec, fresh, "c") == {
         "type": item["type"],
         "call_id": "c",
         **body,
@@ -137,13 +137,13 @@ def test_calls_become_arguments_and_arguments_calls(
 def test_arguments_that_make_no_item_are_told(arguments: str) -> None:
     request = decoded({"tools": [SHELL]})
     call = ToolCall(call_id="c", name="shell", arguments=arguments)
-    assert native.encode_call(native.declared_native(request)["shell"], call, "c") is None
+    assert openai_tools.encode_call(openai_tools.declared_native(request)["shell"], call, "c") is None
 
 
 def test_the_preview_of_the_computer_knows_one_action() -> None:
     request = decoded({"tools": [{"type": "computer_use_preview"}]})
     call = ToolCall(call_id="c", name="computer", arguments='{"actions":[{"type":"wait"}]}')
-    item = native.encode_call(native.declared_native(request)["computer"], call, "c")
+    item = openai_tools.encode_call(openai_tools.declared_native(request)["computer"], call, "c")
     assert item is not None
     assert item["action"] == {"type": "wait"}
 
