@@ -19,7 +19,7 @@ from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.http.flight import Flight, HeaderList
+from dragoman.http.upstream_call import Flight, HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider

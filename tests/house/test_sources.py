@@ -24,7 +24,7 @@ PLAIN = {
     "protocols/anthropic_messages/shapes.py",
     "protocols/openai_chat/shapes.py",
     "protocols/openai_responses/shapes.py",
-    "http/flight.py",
+    "http/upstream_call.py",
     "providers/provider.py",
     "routing/candidate.py",
     "model/request_features.py",

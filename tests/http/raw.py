@@ -12,9 +12,9 @@ import pytest
 import uvloop
 from msgspec import Struct
 
-from dragoman.http.flight import HeaderList
 from dragoman.http.request import Request
 from dragoman.http.server import Handler, Server, ServerLimits
+from dragoman.http.upstream_call import HeaderList
 from tests.virtual_time import VirtualLoop
 from tests.waiting import LIMIT, reporting_state
 

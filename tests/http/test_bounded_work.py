@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from dragoman.errors import UpstreamError
 from dragoman.http.client import Client
 from dragoman.http.coding import SlicedDecoder
-from dragoman.http.flight import Call
 from dragoman.http.server import ServerLimits
+from dragoman.http.upstream_call import Call
 from tests.http.raw import House, echo, serving
 from tests.http.scripted import closing, provider, run
 from tests.waiting import wait_until_async

@@ -14,9 +14,9 @@ import zstandard
 
 from dragoman.errors import BadAnswer, Oversized, TimedOut, Truncated, Unanswered, UpstreamError
 from dragoman.http.client import Client
-from dragoman.http.connection import BROKE_OFF, NO_ANSWER, NOT_HTTP, Connection
-from dragoman.http.flight import Call, Flight, HeaderList, header
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
+from dragoman.http.upstream_call import Call, Flight, HeaderList, header
+from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, NOT_HTTP, Connection
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, answering, closing, hear, provider, run
 from tests.waiting import wait_until_async

@@ -29,8 +29,8 @@ from dragoman.errors import (
 from dragoman.http import dial as dialling
 from dragoman.http.address import Origin
 from dragoman.http.client import Client
-from dragoman.http.flight import Call
 from dragoman.http.proxy import Proxy
+from dragoman.http.upstream_call import Call
 from tests.http.scripted import answering, closing, hear, provider, run
 from tests.ports import CLOSED_PORT
 from tests.waiting import wait_until_async

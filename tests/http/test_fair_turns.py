@@ -13,9 +13,9 @@ import pytest
 import trustme
 
 from dragoman.http.client import Client
-from dragoman.http.flight import Call
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
 from dragoman.http.request import Request
+from dragoman.http.upstream_call import Call
 from tests.http.raw import loop_turns, serving
 from tests.http.scripted import run
 from tests.waiting import wait_until_async

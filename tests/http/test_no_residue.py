@@ -25,10 +25,10 @@ from dragoman.http import dial
 from dragoman.http.body import Body
 from dragoman.http.client import Client
 from dragoman.http.dial import Address
-from dragoman.http.flight import Call
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
 from dragoman.http.request import Request
 from dragoman.http.server import Server
+from dragoman.http.upstream_call import Call
 from tests.http.raw import LIMITS, PATIENCE, House, Run, echo, on_both_loops, refuse, serving
 from tests.http.scripted import Provider, hear, provider_apart
 from tests.waiting import wait_until_async

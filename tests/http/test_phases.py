@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.inbound import Inbound
+from dragoman.http.client_connection import Inbound
 from dragoman.http.phases import LIMITS as PHASES
 from dragoman.http.phases import LINGER_TIME, ConnectionPhase
 from dragoman.http.request import Request

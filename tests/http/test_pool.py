@@ -10,10 +10,10 @@ import pytest
 from dragoman.errors import TimedOut, UpstreamError
 from dragoman.http.address import locate
 from dragoman.http.client import Client
-from dragoman.http.connection import Connection
-from dragoman.http.flight import Call
 from dragoman.http.pool import Pool
 from dragoman.http.reuse import Reuse
+from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_connection import Connection
 from tests import virtual_time
 from tests.http.scripted import Provider, answering, hear, provider, run
 from tests.waiting import wait_until_async

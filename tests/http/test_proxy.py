@@ -13,8 +13,8 @@ import trustme
 from dragoman.errors import Unreachable
 from dragoman.http.address import locate
 from dragoman.http.client import Client
-from dragoman.http.flight import Call
 from dragoman.http.proxy import Proxies, Proxy
+from dragoman.http.upstream_call import Call
 from tests.http.scripted import Heard, Provider, Script, answering, hear, provider, run
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"

@@ -10,9 +10,9 @@ import pytest
 from dragoman.errors import BadAnswer
 from dragoman.http.address import locate
 from dragoman.http.client import Client
-from dragoman.http.connection import NOT_ASKED
-from dragoman.http.flight import Call
 from dragoman.http.reuse import SECONDS, Reuse
+from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_connection import NOT_ASKED
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, Script, hear, provider, run
 from tests.waiting import wait_until_async

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dragoman.errors import TimedOut, Truncated, Unreachable, UpstreamError
-from dragoman.http import http_flight
+from dragoman.http import http_call
 from dragoman.http.client import Client
-from dragoman.http.connection import BROKE_OFF, NO_ANSWER, Connection
-from dragoman.http.flight import Call
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
+from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, Connection
 from tests.http.scripted import Provider, Script, hear, provider, run
 from tests.http.test_dial import served, trusting
 from tests.waiting import wait_until_async
@@ -142,7 +142,7 @@ def test_pitfall_307_only_a_dead_connection_that_was_kept_is_free(death: Death, 
 def test_pitfall_307_a_connection_that_dies_late_was_none_that_was_dead(
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_flight, "STALE_SECONDS", 0.0)
+    monkeypatch.setattr(http_call, "STALE_SECONDS", 0.0)
 
     async def test() -> None:
         async with provider(dying(end_after_all)) as server:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.mock.echo_flight import EchoFlight, open_echo
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 

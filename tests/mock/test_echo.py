@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.flight import Call, header
+from dragoman.http.upstream_call import Call, header
 from dragoman.mock.answers.models import echo_models
 from dragoman.mock.echo import reply_to
 from dragoman.protocols.registry import codec_of

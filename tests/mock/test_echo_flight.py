@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from dragoman.errors import Oversized, TimedOut, Truncated
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.echo_flight import EchoFlight
 from dragoman.streaming import StreamPipeline

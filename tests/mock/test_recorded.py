@@ -17,8 +17,8 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.flight import Call, HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.mock.app import MockApp
 from dragoman.mock.echo import reply_to
 from dragoman.protocols.codec import Mint

@@ -32,14 +32,14 @@ from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.http import writing
+from dragoman.http import response_head
 from dragoman.http.client import Client, write_head
-from dragoman.http.connection import Connection
-from dragoman.http.flight import Call
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
 from dragoman.http.pool import Pool
 from dragoman.http.reuse import Reuse
 from dragoman.http.server import Server
+from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_connection import Connection
 from dragoman.store import database
 from tests.playbooks.printing import Names, Reply, lines_of, message_lines
 from tests.virtual_time import virtual_loop
@@ -412,7 +412,7 @@ def settled(stage: Stage) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", now)
-        patch.setattr(writing, "time", now)
+        patch.setattr(response_head, "time", now)
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
         patch.setattr(estimates, "LEAST", 0)

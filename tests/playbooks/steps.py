@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from dragoman.errors import Truncated, Unanswered
-from dragoman.http.connection import BROKE_OFF, NO_ANSWER
+from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER
 from tests.playbooks.printing import lines_of, message_lines
 from tests.playbooks.stage import Stage
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
 from tests.playbooks.scenes import Scene, scenes
 from tests.playbooks.stage import START, Stage, settled
 from tests.virtual_time import run

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 
 
 class Seen(NamedTuple):

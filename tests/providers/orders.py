@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.flight import Call, header
+from dragoman.http.upstream_call import Call, header
 from dragoman.providers.azure import TRANSPORT
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider

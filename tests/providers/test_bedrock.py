@@ -22,7 +22,7 @@ from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # bo
 from botocore.credentials import Credentials  # type: ignore[import-untyped]  # botocore has no types
 
 from dragoman.errors import BadAnswer, ClientError, ConfigError, Truncated, Unreachable
-from dragoman.http.flight import Call, HeaderList, header
+from dragoman.http.upstream_call import Call, HeaderList, header
 from dragoman.providers import bedrock as bedrock_module
 from dragoman.providers.bedrock import (
     TRANSPORT,

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.flight import Call, HeaderList
+from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.providers.order import Order
 from dragoman.providers.plain import TRANSPORT, check_path, filled, joined
 from tests.providers.imitation import Answer, Seen, send, serving

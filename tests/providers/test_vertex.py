@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from google.auth import _helpers as google_helpers
 
 from dragoman.errors import ClientError, ConfigError, Unreachable
-from dragoman.http.flight import Call, HeaderList, header
+from dragoman.http.upstream_call import Call, HeaderList, header
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.vertex import TRANSPORT, Grant, Vertex, google_grants, prediction

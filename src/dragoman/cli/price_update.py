@@ -76,7 +76,7 @@ def _fetched(source: str) -> bytes:
 async def _fetch(url: str) -> bytes:
     # The client is needed for this alone.
     from dragoman.http.client import Client
-    from dragoman.http.flight import Call
+    from dragoman.http.upstream_call import Call
 
     client = Client(connect_timeout=_CONNECT)
     try:

@@ -34,7 +34,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.http.address import locate
-from dragoman.http.flight import HeaderList, header
+from dragoman.http.upstream_call import HeaderList, header
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.outcomes import Kind
 

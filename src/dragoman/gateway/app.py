@@ -50,8 +50,8 @@ from dragoman.gateway.stored_responses.conversation_endpoint import serve_conver
 from dragoman.gateway.stored_responses.response_endpoint import serve_response
 from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.sessions.hearing import heard
 from dragoman.store import StoreError

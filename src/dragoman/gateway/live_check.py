@@ -19,7 +19,7 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list

@@ -34,7 +34,7 @@ from dragoman.gateway.routes import Routes
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
 from dragoman.gateway.traffic import Traffic
 from dragoman.http.client import Client
-from dragoman.http.flight import Call, Flight
+from dragoman.http.upstream_call import Call, Flight
 from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_flight import open_echo

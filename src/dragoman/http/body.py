@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from dragoman.errors import ClientError
-from dragoman.http.pieces import Pieces
+from dragoman.http.byte_buffer import Pieces
 
 # What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
 HIGH_WATER = 256 * 1024

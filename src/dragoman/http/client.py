@@ -8,14 +8,14 @@ import ssl
 from collections.abc import Coroutine, Mapping
 
 from dragoman.http.address import CHECKED, Origin, check_name, locate, request_line
-from dragoman.http.connection import Connection
 from dragoman.http.dial import Route, dial
-from dragoman.http.flight import Call
-from dragoman.http.http_flight import HttpFlight
+from dragoman.http.http_call import HttpFlight
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
+from dragoman.http.response_head import header_lines
 from dragoman.http.reuse import Reuse
-from dragoman.http.writing import header_lines
+from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_connection import Connection
 
 # Methods whose requests have a body, be it empty.
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 from dragoman.http.address import Origin
-from dragoman.http.connection import Connection
 from dragoman.http.reuse import Reuse
+from dragoman.http.upstream_connection import Connection
 
 
 class Pool:

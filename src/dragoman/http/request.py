@@ -9,9 +9,9 @@ from typing import Protocol
 
 from dragoman.errors import ClientError
 from dragoman.http.body import Account, Body, Charge
-from dragoman.http.flight import HeaderList
-from dragoman.http.held_channel import HeldChannel
-from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
+from dragoman.http.deferred_output import HeldChannel
+from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
+from dragoman.http.upstream_call import HeaderList
 
 # How a handler says that the connection ends with its reply.
 CLOSING = (b"connection", b"close")

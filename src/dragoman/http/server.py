@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.http.flight import HeaderList
-from dragoman.http.inbound import Inbound
+from dragoman.http.client_connection import Inbound
 from dragoman.http.request import Request
+from dragoman.http.upstream_call import HeaderList
 
 __all__ = ["Handler", "Refuse", "Request", "Server", "ServerLimits"]
 

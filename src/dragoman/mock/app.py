@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError, WireError
 from dragoman.http.coding import decode_body
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.mock.answers.embeddings import embed
 from dragoman.mock.answers.model_list import listed, one_listed
 from dragoman.mock.answers.models import ECHO_MODELS

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.mock.answers.delivery import Piece, deliver
 from dragoman.mock.answers.embeddings import EMBEDDING_MODEL, embed
 from dragoman.mock.answers.last_turn import hear, orphan

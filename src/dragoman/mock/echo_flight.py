@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from dragoman.errors import Oversized, Truncated
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.mock.echo import reply_to
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.providers.order import Order, Transport
 from dragoman.providers.plain import (
     MESSAGES,

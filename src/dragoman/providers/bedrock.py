@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, Unreachable
-from dragoman.http.flight import Call, HeaderList
+from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.eventstream import EventStreamReader, Message
 from dragoman.providers.lease import Lease

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.http.flight import Call, HeaderList
+from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.providers.provider import Endpoint, Provider
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.flight import Call, HeaderList
+from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.order import Order, Transport
 from dragoman.providers.provider import Provider

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, Unreachable
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.providers.lease import Lease
 from dragoman.providers.order import Order, Transport
 from dragoman.providers.plain import (

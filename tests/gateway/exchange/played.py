@@ -24,7 +24,7 @@ from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Memory
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route

@@ -21,7 +21,7 @@ from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of

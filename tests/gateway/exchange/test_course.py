@@ -12,7 +12,7 @@ from dragoman.errors import ClientError, StrictError
 from dragoman.gateway.exchange.attempt import Attempt, Missed
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
 from dragoman.gateway.traffic import Traffic
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation

@@ -15,7 +15,7 @@ from dragoman.gateway.exchange.estimates import Passed
 from dragoman.gateway.exchange.reading import Reading, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import Collect
 from dragoman.gateway.exchange.time_limits import LimitPhase, TimeLimits
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.streaming import StreamPipeline
 from tests.gateway.exchange.played import CONTENT, OPENING
 from tests.gateway.exchange.test_time_limits import Aloft

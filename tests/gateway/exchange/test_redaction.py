@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.exchange import redaction
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from dragoman.providers.provider import Endpoint, Provider
 
 KEY = "sk-proj-Zq8/w+Xy=_7Tn4Lm2Kp9"

@@ -19,7 +19,7 @@ from dragoman.config.settings import Timeouts
 from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
 from dragoman.gateway.exchange import time_limits as module
 from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed, TimeLimits
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from tests.gateway.exchange.test_failover import play
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES
 from tests.gateway.says import is_finished

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.errors import WireError
-from dragoman.http.flight import header
+from dragoman.http.upstream_call import header
 from dragoman.mock.answers.delivery import Delivery
 from dragoman.mock.answers.replies import NOWHERE, Outcome, Reply, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.signatures import MESSAGES

@@ -16,8 +16,8 @@ from dragoman.gateway.access.client_address import Headed, is_near
 from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 
 _BEARER = b"bearer "
 _LOCAL_SITES = (b"same-origin", b"none")

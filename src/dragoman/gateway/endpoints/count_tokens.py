@@ -31,8 +31,8 @@ from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found, recalled_of
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.value_limits import weigh_request
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
 from dragoman.routing.target import Target

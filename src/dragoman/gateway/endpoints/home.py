@@ -18,8 +18,8 @@ from dragoman.errors import ClientError
 from dragoman.gateway.endpoints.status import check_near
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.service import Service
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
 

@@ -37,8 +37,8 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.value_limits import weigh_members
-from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import Flight, HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider

@@ -40,8 +40,8 @@ from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, look, may_recall
 from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up, name_of
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import Signs
 from dragoman.protocols.registry import codec_of, recognise

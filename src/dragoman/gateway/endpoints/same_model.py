@@ -21,7 +21,7 @@ from dragoman.gateway.exchange.reply_parts import failure_of
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.order import Order
 from dragoman.routing.outcomes import TABLE, Heard, Kind, Then

@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.http.upstream_call import Flight, HeaderList, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage

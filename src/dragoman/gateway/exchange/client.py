@@ -15,7 +15,7 @@ from dragoman.config.settings import Key
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import Charge
-from dragoman.http.flight import HeaderList, header
+from dragoman.http.upstream_call import HeaderList, header
 from dragoman.routing.target import Target
 
 

@@ -12,7 +12,7 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.exchange.whole_answer import Relayed, is_envelope, own_failure, relayed_answer, says_something
 from dragoman.gateway.large_work import beside_loop
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import bounded, error_body

@@ -13,7 +13,7 @@ from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Attempt
 from dragoman.gateway.service import Service
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.providers.order import Order
 from dragoman.routing.target import Target
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from dragoman.accounts.trace_context import PARENT, STATE, parent_of_call
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.records.record import Record
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.target import Target
 
 _VERSION = b"anthropic-version"

@@ -19,8 +19,8 @@ from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.coding import BodyDecoder
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target

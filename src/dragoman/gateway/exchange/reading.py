@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.value_limits import weigh_answer
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 
 if TYPE_CHECKING:
     from dragoman.gateway.exchange.steps import Collect

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.http.flight import Call, HeaderList, header
+from dragoman.http.upstream_call import Call, HeaderList, header
 from dragoman.model.failure import Failure
 from dragoman.model.parts import Extras
 from dragoman.providers.plain import filled

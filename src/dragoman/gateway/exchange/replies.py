@@ -24,7 +24,7 @@ from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.service import Service
-from dragoman.http.flight import HeaderList, header
+from dragoman.http.upstream_call import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.target import Target
 from dragoman.streaming import StreamPipeline

@@ -21,7 +21,7 @@ from dragoman.errors import (
 from dragoman.gateway.exchange.passed_headers import LONGEST, safe
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import LossLine, TranslatedResponse, heaviest_first, translate_failure
 

@@ -33,7 +33,7 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.stored_responses.recall import Found
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import strictest

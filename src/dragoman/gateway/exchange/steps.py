@@ -20,7 +20,7 @@ from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.references import References
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.order import Unframer
 from dragoman.routing.target import Target

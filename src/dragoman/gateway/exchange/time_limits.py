@@ -22,7 +22,7 @@ from enum import Enum
 
 from dragoman.config.settings import Timeouts
 from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
-from dragoman.http.flight import Flight
+from dragoman.http.upstream_call import Flight
 
 
 class LimitPhase(Enum):

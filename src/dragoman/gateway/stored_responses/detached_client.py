@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dragoman.gateway.exchange.client import Client
 from dragoman.http.body import Charge
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 
 
 class DetachedClient:

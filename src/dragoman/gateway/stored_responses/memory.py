@@ -43,7 +43,7 @@ from dragoman.gateway.stored_responses.response_endpoint import follow
 from dragoman.gateway.stored_responses.store_failures import NotKept, check
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
 from dragoman.gateway.value_limits import weigh_request
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject

@@ -30,8 +30,8 @@ from dragoman.gateway.stored_responses.kept_answer import LAST, size_of
 from dragoman.gateway.stored_responses.references import named_in
 from dragoman.gateway.stored_responses.store_failures import change, unreadable
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
-from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.store import Store, StoreError, Tables

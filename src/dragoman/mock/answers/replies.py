@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 from dragoman.mock.answers.delivery import Delivery, at_once
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure, FailureKind

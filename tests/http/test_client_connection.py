@@ -9,7 +9,7 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.inbound import BACKLOG, SLICE, Inbound
+from dragoman.http.client_connection import BACKLOG, SLICE, Inbound
 from dragoman.http.request import Request
 from dragoman.http.server import LONGEST_SWEEP, Server
 from tests import virtual_time

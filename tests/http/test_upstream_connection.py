@@ -8,8 +8,15 @@ import socket
 import pytest
 
 from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
-from dragoman.http.connection import MOST_HEAD_BYTES, MOST_HEADERS, ONE_WRITE, Connection, head_size, until_close
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
+from dragoman.http.upstream_connection import (
+    MOST_HEAD_BYTES,
+    MOST_HEADERS,
+    ONE_WRITE,
+    Connection,
+    head_size,
+    until_close,
+)
 from tests.http.scripted import run
 
 OK = b"HTTP/1.1 200 OK\r\n"

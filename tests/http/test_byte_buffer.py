@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.pieces import BLOCK, SMALL, Pieces
+from dragoman.http.byte_buffer import BLOCK, SMALL, Pieces
 
 MEBIBYTE = 1024 * 1024
 

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, Source
-from dragoman.http.flight import HeaderList
 from dragoman.http.request import Channel, Request, RequestTarget
+from dragoman.http.upstream_call import HeaderList
 
 if TYPE_CHECKING:
     from dragoman.http.server import Server

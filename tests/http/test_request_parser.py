@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.http.intake import Intake, RefusedMessage
 from dragoman.http.request import Request
+from dragoman.http.request_parser import Intake, RefusedMessage
 from dragoman.http.server import Server
 from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving
 

@@ -21,8 +21,8 @@ from typing import Protocol
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
-from dragoman.http.flight import HeaderList, header
 from dragoman.http.sockets import LARGE_READ, read_ahead, stop_reading, unarrived
+from dragoman.http.upstream_call import HeaderList, header
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
 MOST_HEAD_BYTES = 256 * 1024

@@ -6,7 +6,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from time import time
 
-from dragoman.http.flight import HeaderList
+from dragoman.http.upstream_call import HeaderList
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"

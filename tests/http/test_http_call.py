@@ -10,10 +10,10 @@ import zlib
 import pytest
 
 from dragoman.errors import BadAnswer, Truncated
-from dragoman.http import http_flight
+from dragoman.http import http_call
 from dragoman.http.client import Client
 from dragoman.http.coding import STEP
-from dragoman.http.flight import Call
+from dragoman.http.upstream_call import Call
 from tests.http.raw import loop_turns
 from tests.http.scripted import Provider, Script, closing, hear, provider, run
 
@@ -188,7 +188,7 @@ BOMBS: dict[str, tuple[bytes, bytes, str]] = {
     "more between two codings than anybody needs": (
         b"gzip, gzip",
         gzip.compress(b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * MEBIBYTE),
-        http_flight.TOO_LARGE,
+        http_call.TOO_LARGE,
     ),
     "three codings": (
         b"gzip, gzip, gzip",
@@ -202,7 +202,7 @@ BOMBS: dict[str, tuple[bytes, bytes, str]] = {
 def test_item_4_nested_codings_of_a_provider_are_a_bad_answer(
     coding: bytes, raw: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_flight, "MOST_BETWEEN", MEBIBYTE)
+    monkeypatch.setattr(http_call, "MOST_BETWEEN", MEBIBYTE)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\ncontent-length: %d\r\n\r\n" % (coding, len(raw))
 
     async def test() -> None:

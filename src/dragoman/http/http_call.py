@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.errors import BadAnswer, Oversized, Unreachable, UpstreamError
+from dragoman.http.byte_buffer import Pieces
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
-from dragoman.http.connection import NO_ANSWER, NOT_HTTP, Connection
-from dragoman.http.flight import Call, HeaderList
-from dragoman.http.pieces import Pieces
 from dragoman.http.pool import Pool
-from dragoman.http.writing import CLOSE
+from dragoman.http.response_head import CLOSE
+from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.upstream_connection import NO_ANSWER, NOT_HTTP, Connection
 
 # How much of a body waits for somebody to ask for it before reading stops.
 MOST_WAITING = 256 * 1024
@@ -36,7 +36,7 @@ ENDED = "the call was ended before its answer was"
 
 
 class HttpFlight:
-    """A call over a socket; see `dragoman.http.flight.Flight`."""
+    """A call over a socket; see `dragoman.http.upstream_call.Flight`."""
 
     __slots__ = (
         "_broken",

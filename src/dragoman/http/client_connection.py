@@ -13,11 +13,11 @@ from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ClientError
-from dragoman.http.intake import Intake, RefusedMessage
 from dragoman.http.phases import CUT, LIMITS, MINIMUM_PACE, PACE_TIME, READING, ConnectionPhase
 from dragoman.http.request import Request
+from dragoman.http.request_parser import Intake, RefusedMessage
+from dragoman.http.response_head import CLOSE, CONTINUE, compose, length_line
 from dragoman.http.sockets import LARGE_READ, unarrived
-from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
 
 if TYPE_CHECKING:
     from dragoman.http.server import Server

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.writing import CLOCK, CLOSE, chunk, compose, length_line
+from dragoman.http.response_head import CLOCK, CLOSE, chunk, compose, length_line
 
 
 def lines(head: bytes) -> list[bytes]:

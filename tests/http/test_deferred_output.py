@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.http.held_channel import HeldChannel
+from dragoman.http.deferred_output import HeldChannel
 
 
 class Noting:
