@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.model.events import Event
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.streaming.lanes import Lane
+from dragoman.streaming.client_side import Lane
 from dragoman.streaming.relay import last_frame_end
 
 PlainEnd: TypeAlias = Callable[[bytes, int], int]

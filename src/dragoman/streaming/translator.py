@@ -19,7 +19,7 @@ from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import PauseStage
-from dragoman.streaming.lanes import Collection, Lane, Summary, Translation, may_pause
+from dragoman.streaming.client_side import Collection, Lane, Summary, Translation, may_pause
 from dragoman.streaming.relay import Relay, frame_end
 from dragoman.streaming.source import Source
 from dragoman.streaming.tap import Tap, Watched
