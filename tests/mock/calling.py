@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from dragoman.http.upstream_call import Call
-from dragoman.mock.echo_flight import EchoFlight, open_echo
+from dragoman.mock.echo_call import EchoFlight, open_echo
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 Json = dict[str, object]

@@ -37,7 +37,7 @@ from dragoman.http.client import Client
 from dragoman.http.upstream_call import Call, Flight
 from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
-from dragoman.mock.echo_flight import open_echo
+from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
 from dragoman.providers.key_rests import KeyRests
 from dragoman.providers.model_facts import facts_of

@@ -10,7 +10,7 @@ import pytest
 from dragoman.errors import Oversized, TimedOut, Truncated
 from dragoman.http.upstream_call import Flight
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.echo_flight import EchoFlight
+from dragoman.mock.echo_call import EchoFlight
 from dragoman.streaming import StreamPipeline
 from tests import virtual_time
 from tests.mock.calling import LIMIT, PROTOCOLS, collected, fly, pieces, question, text_of
