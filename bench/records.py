@@ -29,10 +29,10 @@ from dragoman.accounts.rows import Batch
 from dragoman.accounts.sessions import listing
 from dragoman.accounts.standing import Opened
 from dragoman.accounts.usage import GROUPS, Usage, usage
-from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.exports import Exports
-from dragoman.store.record_questions import Wanted
-from dragoman.store.usage_questions import UsageQuestions
+from dragoman.store.record_queries import Wanted
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.usage_queries import UsageQuestions
 
 # The present of all files: a Tuesday in 2027, not at the end of a quarter.
 NOW = 1_800_000_000 + 421

@@ -24,7 +24,7 @@ from dragoman.accounts.entry import (
 )
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
-from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from tests.accounts.invented import NOON
 
 SECOND = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.accounts.entry import Entry
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
-from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import AccountTables, open_account_tables
 
 
 class Filling:

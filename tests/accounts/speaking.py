@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import ANSWERED, CONVERSATION, Entry
 from dragoman.accounts.placing import Placed, Placer
 from dragoman.sessions.facts import Facts
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.speakers import KeptThread, SessionRow
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.session_tables import KeptThread, SessionRow
 from dragoman.wire.history_digest import digest
 from tests.accounts.invented import NOON, entry
 from tests.sessions.invented import SOUGHT, Asked, facts_of

@@ -17,8 +17,8 @@ from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.placing import Placed
 from dragoman.store import StoreBusy
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.marks import Marks
+from dragoman.store.journal_offsets import Marks
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.accounts.filled import DAY
 from tests.accounts.invented import NOON, entry

@@ -21,10 +21,10 @@ from dragoman.accounts.entry import OPEN
 from dragoman.accounts.folder import ask_to_rotate, folder_of, journals_in
 from dragoman.accounts.journal import Journal
 from dragoman.sessions.facts import Facts
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import Records
-from dragoman.store.speakers import KeptThread
+from dragoman.store.session_tables import KeptThread
 from tests.accounts.agreement import sums_and_rows
 from tests.accounts.invented import NOON, entry
 from tests.waiting import LIMIT, wait_until

@@ -17,8 +17,8 @@ from dragoman.accounts.secret import key_of, secret_in
 from dragoman.errors import DragomanError
 from dragoman.sessions.assign import answer_of
 from dragoman.sessions.facts import Facts
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.record_questions import Wanted
+from dragoman.store.record_queries import Wanted
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.wire.history_digest import digest
 from tests.accounts.filled import fill
 from tests.accounts.invented import NOON, entry

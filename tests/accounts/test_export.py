@@ -24,8 +24,8 @@ from dragoman.accounts.export import (
 )
 from dragoman.accounts.placing import Placed
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.exports import Exports
+from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import COLUMNS
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import NOON, entry

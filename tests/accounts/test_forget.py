@@ -21,9 +21,9 @@ from dragoman.accounts.placing import Placed
 from dragoman.accounts.usage import usage
 from dragoman.errors import DragomanError
 from dragoman.sessions.facts import Facts
-from dragoman.store.account_tables import open_account_tables
-from dragoman.store.forgetting import Amount, Forgetting
-from dragoman.store.usage_questions import UsageQuestions
+from dragoman.store.erasure import Amount, Forgetting
+from dragoman.store.record_tables import open_account_tables
+from dragoman.store.usage_queries import UsageQuestions
 from tests.accounts.filled import fill, speak
 from tests.accounts.invented import NOON, entry
 

@@ -36,7 +36,7 @@ from dragoman.accounts.drain import Drainer
 from dragoman.accounts.folder import folder_of
 from dragoman.accounts.journal import Journal
 from dragoman.store import StoreError
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.invented import NOON, entry
 
 path = sys.argv[1]

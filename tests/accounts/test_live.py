@@ -26,9 +26,9 @@ from dragoman.accounts.live import (
 )
 from dragoman.accounts.standing import Opened, Standing
 from dragoman.sessions.facts import Facts
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.record_questions import RecordQuestions, Wanted
-from dragoman.store.session_questions import Figures
+from dragoman.store.record_queries import RecordQuestions, Wanted
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.session_queries import Figures
 from tests.accounts.invented import NOON, entry, measures_of
 from tests.accounts.kept_sessions import filling
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dragoman.accounts.sessions import find, listing, whole
 from dragoman.accounts.standing import Opened, Standing
 from dragoman.errors import DragomanError
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.session_questions import Figures
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.session_queries import Figures
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.accounts.standing import in_short, in_words, standing_of
-from dragoman.store.session_questions import LastExchange
+from dragoman.store.session_queries import LastExchange
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 NOW = 1_800_000_000_000_000

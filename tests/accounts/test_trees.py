@@ -7,8 +7,8 @@ import random
 import pytest
 
 from dragoman.accounts.trees import CUT, MISSING, Node, Tree, tree_of
-from dragoman.store.session_questions import Figures
-from dragoman.store.speakers import ThreadRow
+from dragoman.store.session_queries import Figures
+from dragoman.store.session_tables import ThreadRow
 
 
 def thread(number: int, parent: int = 0, kind: str = "subagent", *, sure: int = 100) -> ThreadRow:

@@ -15,10 +15,10 @@ from dragoman.accounts.period import Period, period_of, zone_of
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.usage import GROUPS, Figures, Usage, figures_of, nothing, read_groups, usage
 from dragoman.errors import DragomanError
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.forgetting import Forgetting
+from dragoman.store.erasure import Forgetting
 from dragoman.store.migrations import MEASURES
-from dragoman.store.usage_questions import UsageQuestions
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.usage_queries import UsageQuestions
 from tests.accounts.filled import DAY, SECOND, fill, some_entries, speak
 from tests.accounts.invented import NOON
 

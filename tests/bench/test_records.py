@@ -10,7 +10,7 @@ import pytest
 from bench import records
 from dragoman.accounts.examination import examine
 from dragoman.accounts.usage import GROUPS, Usage
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 
 
 def test_everything_is_asked_once_and_adds_up(tmp_path: Path) -> None:

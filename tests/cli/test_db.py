@@ -19,8 +19,8 @@ from dragoman.accounts.journal import Journal
 from dragoman.accounts.placing import Placed
 from dragoman.cli import main
 from dragoman.store import StoreError
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.filled import fill, filled_file, some_entries
 from tests.accounts.invented import NOON, entry
 from tests.cli.machine import clean

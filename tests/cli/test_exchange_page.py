@@ -12,7 +12,7 @@ from dragoman.accounts.rows import details_of
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import Screen
-from dragoman.store.record_questions import RecordRow
+from dragoman.store.record_queries import RecordRow
 from tests.accounts.invented import entry, row_of
 from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.screen import fits

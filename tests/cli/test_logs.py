@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,

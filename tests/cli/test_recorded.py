@@ -18,7 +18,7 @@ from dragoman.cli import recorded as common
 from dragoman.cli.recorded import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
 from dragoman.store import StoreBusy
-from dragoman.store.record_questions import RecordQuestions
+from dragoman.store.record_queries import RecordQuestions
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 from tests.cli.machine import clean
@@ -134,7 +134,7 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     journal = Journal(folder_of(str(path)))
     journal.settle(entry(2))
     monkeypatch.setattr(
-        "dragoman.store.account_tables.open_account_tables.__kwdefaults__", {"read_only": False, "patience": 0.05}
+        "dragoman.store.record_tables.open_account_tables.__kwdefaults__", {"read_only": False, "patience": 0.05}
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -20,8 +20,8 @@ from dragoman.accounts.placing import Placed
 from dragoman.cli import main
 from dragoman.cli.usage import cost
 from dragoman.store import StoreBusy
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import entry
 from tests.cli.machine import clean, put_trusted

@@ -14,7 +14,7 @@ import pytest
 from dragoman.config.settings import Timeouts
 from dragoman.gateway.stored_responses import background
 from dragoman.store import Tables
-from dragoman.store import interface as patience_module
+from dragoman.store import async_store as patience_module
 from tests.gateway.gate import Gate
 from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stay_silent, stream
 from tests.gateway.keeping_house import ended, in_store, told, waited_for

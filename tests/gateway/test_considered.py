@@ -22,8 +22,8 @@ from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.health import PROMPT
 from dragoman.routing.outcomes import Kind
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.exports import Exports
+from dragoman.store.record_tables import open_account_tables
 from tests.cli.screens import on_screen
 from tests.gateway.harness import CHAT, PATHS, House, Received, Reply, settings_for
 from tests.gateway.records.kept import recorded

@@ -17,8 +17,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
-from dragoman.store import interface as module
-from dragoman.store import thread as thread_module
+from dragoman.store import async_store as module
+from dragoman.store import worker_thread as thread_module
 from tests.gateway.gate import Gate
 from tests.gateway.harness import (
     CHAT,

@@ -11,7 +11,7 @@ from dragoman.accounts.exchanges import find
 from dragoman.accounts.placing import Placed
 from dragoman.gateway.records.entries import settled_entry
 from dragoman.gateway.records.record import Record
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.filled import fill
 from tests.gateway.harness import (
     CHAT,

@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.config.settings import Timeouts
 from dragoman.gateway.exchange import time_limits
-from dragoman.store import interface
+from dragoman.store import async_store
 from tests.gateway.harness import (
     CHAT,
     PATIENCE,
@@ -182,7 +182,7 @@ def unwilling(house: House, path: Path, how: str) -> Iterator[None]:
 def test_what_failed_is_told_whatever_the_store_says(
     tmp_path: Path, how: str, way: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interface, "PATIENCE", 0.1)
+    monkeypatch.setattr(async_store, "PATIENCE", 0.1)
     body = {"model": MODELS[way], "input": how, "stream": True}
     with kept_in(tmp_path, Timeouts(idle=0.1), script=breaking) as house, unwilling(house, tmp_path, store):
         answer = house.post("/v1/responses", body)

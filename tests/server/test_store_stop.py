@@ -14,7 +14,7 @@ from tests.server.process import SAME_SIGNAL, Served, read_until, serving
 from tests.server.test_stored import MODEL, WAITING, Holding
 from tests.waiting import wait_until
 
-STORE, BACKGROUND = "dragoman.store.interface", "dragoman.gateway.stored_responses.background"
+STORE, BACKGROUND = "dragoman.store.async_store", "dragoman.gateway.stored_responses.background"
 # A busy store is waited for longer than any test takes, unless a test says otherwise.
 PATIENT = {f"{STORE}.PATIENCE": 3600.0, f"{BACKGROUND}._PATIENCE": 3600.0, f"{BACKGROUND}._LAST_MOMENTS": 3600.0}
 # At its end a gateway waits for it for a moment. No supervisor kills a worker that takes longer.

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from dragoman.store import MEMORY, Tables, open_tables
-from dragoman.store.interface import Store
+from dragoman.store.async_store import Store
 from tests.store.opened import ALICE, kept
 from tests.virtual_time import virtual_loop
 from tests.waiting import LIMIT, wait_until_async

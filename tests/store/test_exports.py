@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 from dragoman.accounts.placing import Placed
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.exports import Exports
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import NOON, entry
 

@@ -16,10 +16,10 @@ from dragoman.accounts.placing import NOWHERE, Placed
 from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
 from dragoman.store import migrations, open_tables
-from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.store.records import COLUMNS
-from dragoman.store.sums import KEY, THREAD_KEY
+from dragoman.store.usage_rollups import KEY, THREAD_KEY
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import StoreBusy, migrations, open_tables
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import open_account_tables
 from tests.store.asked import asking, put, sizes
 from tests.store.opened import ALICE, item, kept, names, opened
 from tests.waiting import LIMIT
@@ -51,7 +51,7 @@ def test_a_process_that_was_forked_has_no_store() -> None:
     script = """
         import asyncio, os, sys
         from dragoman.store import MEMORY, StoreError, open_tables
-        from dragoman.store.interface import Store
+        from dragoman.store.async_store import Store
 
         async def ask(store):
             await store.write(lambda tables: tables.sweep())

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from dragoman.accounts.placing import Placed
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import COLUMNS
 from tests.accounts.invented import NOON, entry, row_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Tables, migrations
-from dragoman.store.examination import Examination
+from dragoman.store.integrity_check import Examination
 from dragoman.store.migrations import STEPS
 from dragoman.store.responses import Item, Kept
 from tests.store.asked import another

@@ -23,7 +23,7 @@ from dragoman.accounts.mending import mended
 from dragoman.accounts.placing import NOWHERE, Placed, Placer
 from dragoman.accounts.rows import Batch
 from dragoman.store import MEMORY
-from dragoman.store.account_tables import AccountTables, is_outdated, open_account_tables
+from dragoman.store.record_tables import AccountTables, is_outdated, open_account_tables
 
 # What a token is in bytes of JSON, where nothing was counted.
 _BYTES_OF_A_TOKEN = 4

@@ -19,7 +19,7 @@ from dragoman.accounts.journal import Journal
 from dragoman.accounts.placing import reclassify
 from dragoman.errors import ConfigError
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import AccountTables, open_account_tables
 
 # How often it looks, in seconds, and how seldom at most while it fails.
 EVERY = 1.0

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal_reader import read_piece
-from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.errors import StoreError
-from dragoman.store.examination import Examination, Mark
+from dragoman.store.integrity_check import Examination, Mark
+from dragoman.store.record_tables import AccountTables, open_account_tables
 
 State = Literal["ok", "note", "wrong"]
 

@@ -18,10 +18,10 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import answer_of
-from dragoman.store.account_tables import AccountTables
-from dragoman.store.record_questions import RecordQuestions, RecordRow, Wanted
-from dragoman.store.session_questions import SessionQuestions
-from dragoman.store.speakers import SessionRow, ThreadRow
+from dragoman.store.record_queries import RecordQuestions, RecordRow, Wanted
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import SessionQuestions
+from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
 
 # So many are shown where a text means several.

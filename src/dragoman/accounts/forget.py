@@ -14,8 +14,8 @@ from msgspec import Struct
 from dragoman.accounts.drain import drain_all
 from dragoman.accounts.folder import ask_to_rotate, begun, folder_of, journals_in
 from dragoman.errors import DragomanError, UsageError
-from dragoman.store.account_tables import AccountTables, open_account_tables
-from dragoman.store.forgetting import Amount, Forgetting
+from dragoman.store.erasure import Amount, Forgetting
+from dragoman.store.record_tables import AccountTables, open_account_tables
 
 # How long workers are waited for that have a journal, and others that read, in seconds; how often it is looked.
 PATIENCE = 15.0

@@ -16,10 +16,10 @@ from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, Entry
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal_reader import News, read_news
 from dragoman.accounts.standing import Opened, Standing, standing_of
-from dragoman.store.account_tables import AccountTables
-from dragoman.store.record_questions import WRONG, RecordQuestions, RecordRow, Wanted
-from dragoman.store.session_questions import Figures, LastExchange, SessionQuestions
-from dragoman.store.speakers import SessionRow, ThreadRow
+from dragoman.store.record_queries import WRONG, RecordQuestions, RecordRow, Wanted
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import Figures, LastExchange, SessionQuestions
+from dragoman.store.session_tables import SessionRow, ThreadRow
 
 MINUTE = 60_000_000
 # Exchanges that began so long ago, in microseconds, are looked at first: what ended in the last minute may have taken

@@ -34,8 +34,8 @@ from dragoman.sessions.assign import (
 from dragoman.sessions.classes import MAIN, SUBAGENT, TALKING, class_of
 from dragoman.sessions.facts import Facts, of_thread
 from dragoman.sessions.rules import VERSION
-from dragoman.store.account_tables import AccountTables
-from dragoman.store.speakers import KeptThread, SessionRow, Speakers, TipRow
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_tables import KeptThread, SessionRow, Speakers, TipRow
 
 # Digests that wait to be written.
 _MOST_TIPS = 8192

@@ -10,9 +10,9 @@ from dragoman.accounts.rows import QUARTER
 from dragoman.accounts.standing import Opened, Standing, standing_of
 from dragoman.accounts.trees import Tree, tree_of
 from dragoman.errors import DragomanError
-from dragoman.store.account_tables import AccountTables
-from dragoman.store.session_questions import Figures, SessionQuestions
-from dragoman.store.speakers import SessionRow
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import Figures, SessionQuestions
+from dragoman.store.session_tables import SessionRow
 
 # So many are shown where a text means several.
 _SEVERAL = 5

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED
 from dragoman.model.response import StopReason
-from dragoman.store.session_questions import LastExchange
+from dragoman.store.session_queries import LastExchange
 
 STREAMING, SILENT, TOOLS, WAITING, DONE, FAILED, LEFT, UNKNOWN = (
     "streaming",

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.store.session_questions import Figures
-from dragoman.store.speakers import ThreadRow
+from dragoman.store.session_queries import Figures
+from dragoman.store.session_tables import ThreadRow
 
 # Classes whose threads are told as one line for each class, if they began none themselves.
 FOLDED = ("utility", "mcp", "side")

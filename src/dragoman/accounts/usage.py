@@ -15,7 +15,7 @@ from msgspec import Struct
 from dragoman.accounts.period import Period
 from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store.usage_questions import (
+from dragoman.store.usage_queries import (
     NAMES,
     SESSION_NAMES,
     THREAD_NAMES,

@@ -84,8 +84,8 @@ def run_export(options: argparse.Namespace) -> int:
     """Write out what is recorded."""
     from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
     from dragoman.accounts.period import period_of, zone_of
-    from dragoman.store.account_tables import open_account_tables
     from dragoman.store.exports import Exports
+    from dragoman.store.record_tables import open_account_tables
 
     kept, now = recorded(options), now_in_micro()
     zone = kept.zone if options.zone is None else zone_of(options.zone)

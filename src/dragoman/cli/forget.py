@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
     """Say what would be removed, ask, and do it."""
     from dragoman.accounts.drain import drain_all
     from dragoman.accounts.forget import find, forget
-    from dragoman.store.account_tables import open_account_tables
-    from dragoman.store.forgetting import Forgetting
+    from dragoman.store.erasure import Forgetting
+    from dragoman.store.record_tables import open_account_tables
 
     if options.key is None and options.session is None:
         raise UsageError("say whom to forget: --key NAME or --session ID")

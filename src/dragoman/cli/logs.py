@@ -29,7 +29,7 @@ from dragoman.errors import UsageError
 if TYPE_CHECKING:
     from dragoman.accounts.exchanges import Exchange
     from dragoman.gateway.records.record import Record
-    from dragoman.store.record_questions import Wanted
+    from dragoman.store.record_queries import Wanted
 
 _USUAL = 50
 # So many are asked for at a time while they come.
@@ -100,7 +100,7 @@ def _show(kept: Recorded, options: argparse.Namespace) -> int:
 
 def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
     from dragoman.accounts.sessions import find
-    from dragoman.store.record_questions import Wanted
+    from dragoman.store.record_queries import Wanted
 
     since = kept.since(options.since, now_in_micro()) if options.since else 0
     session: int | None = None

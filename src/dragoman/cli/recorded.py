@@ -27,7 +27,7 @@ from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
     from dragoman.accounts.period import Zone
-    from dragoman.store.account_tables import AccountTables
+    from dragoman.store.record_tables import AccountTables
 
 _MICRO = 1_000_000
 # Names from outside are shown up to so many letters.
@@ -127,7 +127,7 @@ def looked_into(
     kept: Recorded, complain: Callable[[str], None] = documents.complain
 ) -> Iterator[tuple[AccountTables, int]]:
     """The tables, to read only, with all that was written until now, and the status of that."""
-    from dragoman.store.account_tables import open_account_tables
+    from dragoman.store.record_tables import open_account_tables
 
     status = drain(kept.path, complain)
     tables = open_account_tables(kept.path, read_only=True)

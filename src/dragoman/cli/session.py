@@ -25,8 +25,8 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 if TYPE_CHECKING:
     from dragoman.accounts.sessions import Whole
     from dragoman.accounts.trees import Node
-    from dragoman.store.session_questions import Figures
-    from dragoman.store.speakers import ThreadRow
+    from dragoman.store.session_queries import Figures
+    from dragoman.store.session_tables import ThreadRow
 
 # Deeper threads are not moved further to the right: their depth is said.
 _DEEPEST = 8

@@ -31,8 +31,8 @@ from dragoman.model.jsonvalue import JsonObject
 if TYPE_CHECKING:
     from dragoman.accounts.sessions import Line, Listing, Whole
     from dragoman.accounts.standing import Standing
-    from dragoman.store.session_questions import Figures
-    from dragoman.store.speakers import SessionRow
+    from dragoman.store.session_queries import Figures
+    from dragoman.store.session_tables import SessionRow
 
 _SINCE = "1d"
 _USUAL = 50

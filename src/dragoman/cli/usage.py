@@ -93,9 +93,9 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.accounts.export import calls
     from dragoman.accounts.period import QUARTER, period_of, zone_of
     from dragoman.accounts.usage import nothing, read_groups, usage
-    from dragoman.store.account_tables import open_account_tables
     from dragoman.store.exports import Exports
-    from dragoman.store.usage_questions import UsageQuestions
+    from dragoman.store.record_tables import open_account_tables
+    from dragoman.store.usage_queries import UsageQuestions
 
     by = read_groups(options.by or ["model"])
     if options.ids and by != ("provider",):

@@ -31,12 +31,12 @@ exchanges are written by the thread that moves journals, and read by commands; s
 
 from __future__ import annotations
 
+from dragoman.store.async_store import Store
 from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import MEMORY, Stored, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
-from dragoman.store.interface import Store
-from dragoman.store.unit import Haste
-from dragoman.store.writable import not_writable
+from dragoman.store.work_item import Haste
+from dragoman.store.write_errors import not_writable
 
 __all__ = [
     "MEMORY",

@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
+from dragoman.store.cooldowns import Rests
 from dragoman.store.events import Events
 from dragoman.store.migrations import migrate, remedy_of
+from dragoman.store.recent_turn_owners import TurnMarks
 from dragoman.store.responses import Responses
-from dragoman.store.rests import Rests
 from dragoman.store.transaction import KeptFile, Transaction
-from dragoman.store.turn_marks import TurnMarks
-from dragoman.store.turns import Turns
-from dragoman.store.writable import not_writable
+from dragoman.store.turn_cache import Turns
+from dragoman.store.write_errors import not_writable
 
 MEMORY = ":memory:"
 # Behind the name of the file, whose neighbour it is.

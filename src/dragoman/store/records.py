@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from dragoman.store.addition import Addition
+from dragoman.store.bulk_insert import Addition
 
 # The order in which rows are handed in; `number` is the file's own.
 COLUMNS = (

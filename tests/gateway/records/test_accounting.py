@@ -27,7 +27,7 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.records import accounting as module
 from dragoman.gateway.records.accounting import Accounting
 from dragoman.gateway.records.logs import Log
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, streams, tells

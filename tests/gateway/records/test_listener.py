@@ -19,7 +19,7 @@ from dragoman.gateway.records.record import Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.routing.route import When
 from dragoman.sessions.facts import NOTHING, Facts
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 from tests.gateway.harness import PATHS, House, Reply, running, settings_for, whole
 from tests.gateway.harness import stream as streamed
 from tests.sessions.invented import (

@@ -27,9 +27,9 @@ from dragoman.errors import (
 from dragoman.gateway.records.refusals import MAX_TEXT, refusal_of
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.exports import Exports
-from dragoman.store.record_questions import Wanted
+from dragoman.store.record_queries import Wanted
+from dragoman.store.record_tables import open_account_tables
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, Received, Reply
 from tests.gateway.says import log_lines, message_of, question
 from tests.gateway.test_contents_kept_nowhere import KEY, found_in, kept, mark

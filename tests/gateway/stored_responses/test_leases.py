@@ -16,7 +16,7 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses import leases as module
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.store import Tables, open_tables
-from dragoman.store import interface as patience
+from dragoman.store import async_store as patience
 from dragoman.store.conversations import LEASE
 from tests import virtual_time
 from tests.store.asked import Gate, Lost, another, asking, asking_in_virtual_time

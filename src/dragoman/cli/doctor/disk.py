@@ -14,7 +14,7 @@ from dragoman.cli.doctor.report import Finding, Section
 from dragoman.config.finding import state_folder
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY
-from dragoman.store.inspection import inspect
+from dragoman.store.file_state import inspect
 
 # With less than this a store or a log may soon not be written.
 _LEAST = 200 * 1024 * 1024

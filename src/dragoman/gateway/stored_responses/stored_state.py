@@ -28,7 +28,7 @@ from dragoman.gateway.stored_responses.recall import (
 from dragoman.gateway.stored_responses.references import References
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
-from dragoman.store.thread import Alarm
+from dragoman.store.worker_thread import Alarm
 
 # How soon it is looked again whether anything is out of date, in seconds, if nothing was.
 _LOOK_AGAIN = 10.0

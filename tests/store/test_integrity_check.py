@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.erasure import Forgetting
 from dragoman.store.errors import StoreError
-from dragoman.store.examination import TABLES, Agreement, Examination
-from dragoman.store.forgetting import Forgetting
+from dragoman.store.integrity_check import TABLES, Agreement, Examination
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.store.records import COLUMNS
 from tests.accounts.filled import fill, some_entries, speak
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.store.database import MEMORY, write_ahead
 from dragoman.store.errors import is_busy, store_error
-from dragoman.store.marks import Marks
+from dragoman.store.journal_offsets import Marks
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records
-from dragoman.store.speakers import Speakers
-from dragoman.store.sums import Sums
+from dragoman.store.session_tables import Speakers
 from dragoman.store.transaction import KeptFile, Transaction
-from dragoman.store.writable import not_writable
+from dragoman.store.usage_rollups import Sums
+from dragoman.store.write_errors import not_writable
 
 # How long, in seconds, another process that writes is waited for.
 PATIENCE = 5.0

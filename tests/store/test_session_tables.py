@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
-from dragoman.store.speakers import MOST_ALIKE, KeptThread, SessionRow, Speakers
+from dragoman.store.record_tables import open_account_tables
+from dragoman.store.session_tables import MOST_ALIKE, KeptThread, SessionRow, Speakers
 
 
 @pytest.fixture(name="speakers")
@@ -96,7 +96,7 @@ def test_old_tips_are_removed_in_steps(speakers: Speakers) -> None:
 def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
     speakers: Speakers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.store.speakers._LOOKED_AT", 2)
+    monkeypatch.setattr("dragoman.store.session_tables._LOOKED_AT", 2)
     # A digest that has more threads than are looked at once is no end of it.
     old = [("a", 1, 0, 1), *[("b", number, 0, 1) for number in range(9)], ("d", 1, 0, 1), ("e", 1, 0, 1)]
     speakers.save_tips([*old, ("c", 1, 0, 9), ("f", 1, 0, 9)])

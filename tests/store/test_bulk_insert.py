@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.addition import Addition
+from dragoman.store.bulk_insert import Addition
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 50])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
-from dragoman.store.session_questions import Figures, SessionQuestions
+from dragoman.store.record_tables import open_account_tables
+from dragoman.store.session_queries import Figures, SessionQuestions
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
-from tests.store.test_record_questions import explained
+from tests.store.test_record_queries import explained
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -9,7 +9,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from dragoman.store.addition import Addition
+from dragoman.store.bulk_insert import Addition
 
 # What one digest leads to, at the most: equal histories of many threads are not told apart by it.
 MOST_ALIKE = 32

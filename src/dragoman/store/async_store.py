@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, store_error
-from dragoman.store.thread import Alarm, StoreThread
-from dragoman.store.unit import Haste, Unit
+from dragoman.store.work_item import Haste, Unit
+from dragoman.store.worker_thread import Alarm, StoreThread
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from contextlib import closing
 
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import MEASURES
-from dragoman.store.sums import KEY, THREAD_KEY
+from dragoman.store.record_tables import open_account_tables
+from dragoman.store.usage_rollups import KEY, THREAD_KEY
 from tests.accounts.invented import entry
 
 

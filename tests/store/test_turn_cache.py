@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Tables
-from dragoman.store.turns import LIFETIME, MOST, Turns
+from dragoman.store.turn_cache import LIFETIME, MOST, Turns
 from tests.store.asked import asking
 from tests.store.opened import ALICE, BOB, Clock, opened
 
@@ -110,7 +110,7 @@ def test_one_that_is_larger_than_all_of_the_room_is_not_kept() -> None:
 
 
 def test_one_request_is_given_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.store.turns._MOST_FOUND", 10)
+    monkeypatch.setattr("dragoman.store.turn_cache._MOST_FOUND", 10)
     with opened() as store:
         for name in ("a", "b", "c"):
             store.turns.keep(ALICE, name, b"12345")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
-from dragoman.store.record_questions import RecordQuestions, Wanted
+from dragoman.store.record_queries import RecordQuestions, Wanted
+from dragoman.store.record_tables import open_account_tables
 from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 

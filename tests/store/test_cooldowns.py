@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.store.rests import Rests
+from dragoman.store.cooldowns import Rests
 from tests.store.opened import Clock, opened
 
 

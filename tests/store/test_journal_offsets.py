@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dragoman.store.account_tables import open_account_tables
+from dragoman.store.record_tables import open_account_tables
 
 
 def test_a_mark_moves_from_where_it_was_alone() -> None:

@@ -13,8 +13,8 @@ from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from tests.accounts.invented import entry, row_of
 
 

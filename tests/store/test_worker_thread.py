@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
-from dragoman.store.interface import Store
+from dragoman.store.async_store import Store
 from tests.store.asked import (
     Gate,
     Lost,

@@ -10,7 +10,7 @@ from traceback import walk_tb
 import pytest
 
 from dragoman.store import MEMORY, Tables
-from dragoman.store.unit import Attempts, Unit, tell
+from dragoman.store.work_item import Attempts, Unit, tell
 from tests.store.opened import opened
 
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 import pytest
 
 from dragoman.store import MEMORY, Haste, LeaseLost, StoreBusy, StoreError, Tables, open_tables
-from dragoman.store import interface as interface_module
-from dragoman.store import thread as thread_module
-from dragoman.store.interface import Store
+from dragoman.store import async_store as interface_module
+from dragoman.store import worker_thread as thread_module
+from dragoman.store.async_store import Store
 from tests.store.asked import (
     Gate,
     Lost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from dragoman.store.addition import Addition
+from dragoman.store.bulk_insert import Addition
 from dragoman.store.migrations import MEASURES
 
 

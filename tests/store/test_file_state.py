@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from dragoman.store import open_tables
-from dragoman.store.inspection import inspect
+from dragoman.store.file_state import inspect
 from dragoman.store.migrations import STEPS
 
 

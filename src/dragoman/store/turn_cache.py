@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from dragoman.store.recent_turn_owners import TurnMarks
 from dragoman.store.transaction import Transaction
-from dragoman.store.turn_marks import TurnMarks
 
 # How long a turn is kept, in seconds.
 LIFETIME = 3600

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.placing import Placed
-from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.erasure import Amount, Forgetting, KnownSession
 from dragoman.store.errors import StoreError
-from dragoman.store.forgetting import Amount, Forgetting, KnownSession
+from dragoman.store.record_tables import AccountTables, open_account_tables
 from tests.accounts.filled import fill, speak
 from tests.accounts.invented import entry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.store.turn_marks import TurnMarks
-from dragoman.store.turns import LIFETIME
+from dragoman.store.recent_turn_owners import TurnMarks
+from dragoman.store.turn_cache import LIFETIME
 
 HOUR = 3600
 times = st.integers(min_value=0, max_value=4_000_000_000)

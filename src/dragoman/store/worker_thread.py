@@ -26,7 +26,7 @@ from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
-from dragoman.store.unit import Attempts, Outcome, Unit, tell
+from dragoman.store.work_item import Attempts, Outcome, Unit, tell
 
 # How soon a busy store is tried again, in seconds: other processes mostly hold it for a moment only.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.store.errors import store_error
 from dragoman.store.migrations import MEASURES
-from dragoman.store.speakers import SessionRow, ThreadRow
+from dragoman.store.session_tables import SessionRow, ThreadRow
 
 # So many sessions are asked about in one question.
 _AT_ONCE = 500
