@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import CANCELLED, COUNT, FAILED, LIST, REFUSED
 from dragoman.accounts.placing import NOWHERE, Placed, reclassify
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.sessions.hearing import heard
+from dragoman.sessions.fact_extraction import heard
 from dragoman.sessions.rules import VERSION
 from dragoman.wire.history_digest import digest
 from tests.accounts.invented import NOON, entry

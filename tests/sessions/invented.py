@@ -10,8 +10,8 @@ from msgspec import Struct
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
+from dragoman.sessions.fact_extraction import heard, spoken
 from dragoman.sessions.facts import Facts
-from dragoman.sessions.hearing import heard, spoken
 from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 
 SOUGHT = Sought(

@@ -53,7 +53,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.sessions.hearing import heard
+from dragoman.sessions.fact_extraction import heard
 from dragoman.store import StoreError
 from dragoman.wire.json import encode
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-from dragoman.sessions.hearing import session_header
+from dragoman.sessions.fact_extraction import session_header
 
 # Characters that are looked at of each text.
 MOST = 4096

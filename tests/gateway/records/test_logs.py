@@ -17,8 +17,8 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
+from dragoman.sessions.fact_extraction import heard
 from dragoman.sessions.facts import Facts
-from dragoman.sessions.hearing import heard
 from dragoman.translate import LossLine
 from tests.docs.bare import ROOT
 from tests.gateway.harness import PROVIDER_KEY, running, whole

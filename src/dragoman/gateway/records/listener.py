@@ -16,8 +16,8 @@ from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.assign import spot_of
 from dragoman.sessions.classes import class_of
+from dragoman.sessions.fact_extraction import heard, spoken
 from dragoman.sessions.facts import Facts
-from dragoman.sessions.hearing import heard, spoken
 from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 from dragoman.store import MEMORY
 from dragoman.wire.history_digest import digest, is_crowded

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.session_hints import Speech
+from dragoman.sessions.fact_extraction import client_of, heard, session_header, spoken
 from dragoman.sessions.facts import MOST_ID, NOTHING, Facts
-from dragoman.sessions.hearing import client_of, heard, session_header, spoken
 from tests.sessions.invented import (
     CODEX_AGENT,
     RESPONSES,
