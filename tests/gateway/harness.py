@@ -27,9 +27,9 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key, Limits, Line, Server, Settings, Timeouts
 from dragoman.gateway.app import App
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.http.server import Server as HttpServer
 from dragoman.mock.answers.models import echo_models

@@ -17,7 +17,7 @@ from dragoman.accounts.entry import Considered
 from dragoman.accounts.exchanges import find
 from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.config.settings import Line, Missing, Settings, Storage
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.health import PROMPT
@@ -26,7 +26,7 @@ from dragoman.store.exports import Exports
 from dragoman.store.record_tables import open_account_tables
 from tests.cli.screens import on_screen
 from tests.gateway.harness import CHAT, PATHS, House, Received, Reply, settings_for
-from tests.gateway.records.kept import recorded
+from tests.gateway.observability.kept import recorded
 from tests.gateway.says import tells
 from tests.screen import fits
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, settings_for, whole
 from tests.gateway.harness import stream as streamed
-from tests.gateway.records.kept import recorded
+from tests.gateway.observability.kept import recorded
 from tests.gateway.says import NAMES, PAIRS, question, turn
 from tests.sdk.digging import Object
 from tests.sdk.providers import answer as answer_of

@@ -13,8 +13,8 @@ from dragoman.accounts.entry import FAILED, REFUSED, Money, Tokens
 from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange import whole_moves
-from dragoman.gateway.records.costs import UNREPORTED
-from dragoman.gateway.records.entries import outcome_of, settled_entry
+from dragoman.gateway.observability.costs import UNREPORTED
+from dragoman.gateway.observability.journal_entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.streaming import StreamPipeline
@@ -32,7 +32,7 @@ from tests.gateway.harness import (
 )
 from tests.gateway.harness import stream as streamed
 from tests.gateway.keeping_house import keeping
-from tests.gateway.records.kept import recorded
+from tests.gateway.observability.kept import recorded
 from tests.gateway.says import (
     NAMES,
     PAIRS,

@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.accounts.exchanges import find
 from dragoman.accounts.placing import Placed
-from dragoman.gateway.records.entries import settled_entry
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.journal_entries import settled_entry
+from dragoman.gateway.observability.record import Record
 from dragoman.store.record_tables import open_account_tables
 from tests.accounts.filled import fill
 from tests.gateway.harness import (
@@ -26,7 +26,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.harness import stream as streamed
-from tests.gateway.records.kept import recorded
+from tests.gateway.observability.kept import recorded
 from tests.gateway.says import ABROAD, PAIRS, error_body, log_lines, question, streams, tells, turn
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream_of

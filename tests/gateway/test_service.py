@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint

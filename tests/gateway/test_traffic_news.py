@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dragoman.gateway.kept_rests import KeptRests
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import LOOK, TrafficNews
 from dragoman.providers.key_rests import digest_of

@@ -36,7 +36,7 @@ PLAIN = {
     "routing/view.py",
     "gateway/exchange/states.py",
     "gateway/exchange/steps.py",
-    "gateway/records/record.py",
+    "gateway/observability/record.py",
     "__main__.py",
 }
 

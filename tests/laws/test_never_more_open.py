@@ -29,10 +29,10 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import bound_host, protection_at_start
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.binding import bind, listen
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.processes.worker import Worker
-from dragoman.gateway.records.logs import Log
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named
 

@@ -26,10 +26,10 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import Unreachable, UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.exchange import estimates
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
-from dragoman.gateway.records.prometheus import render
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import response_head

@@ -15,7 +15,7 @@ from dragoman.cli import amounts
 from dragoman.cli.ledger import left_out
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table, wrapped
-from dragoman.gateway.records.log_columns import quoted
+from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
 
 _ATTEMPTS = (

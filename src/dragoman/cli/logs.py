@@ -28,7 +28,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.accounts.exchanges import Exchange
-    from dragoman.gateway.records.record import Record
+    from dragoman.gateway.observability.record import Record
     from dragoman.store.record_queries import Wanted
 
 _USUAL = 50
@@ -167,7 +167,7 @@ def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange],
 
         return lambda exchange: write_json(as_json(exchange))
     from dragoman import terminal
-    from dragoman.gateway.records.log_columns import LogColumns
+    from dragoman.gateway.observability.log_columns import LogColumns
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
     columns = LogColumns(screen, all_losses=options.all_losses)
@@ -189,7 +189,7 @@ def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange],
 
 def record_of(exchange: Exchange) -> Record:
     """An exchange as the gateway's log has it; its clock begins with it."""
-    from dragoman.gateway.records.record import Attempt, Record
+    from dragoman.gateway.observability.record import Attempt, Record
     from dragoman.model.features import weight_of
     from dragoman.model.response import Usage
     from dragoman.translate import LossLine

@@ -38,7 +38,7 @@ from dragoman.terminal import screen_of
 if TYPE_CHECKING:
     from dragoman.gateway.access.first_key import FirstKey
     from dragoman.gateway.access.protection import Protection
-    from dragoman.gateway.records.logs import Log
+    from dragoman.gateway.observability.logs import Log
 
 _MOST_SETTINGS = 50
 # What the command line may say instead of `[server]`.
@@ -81,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.access.first_key import is_wanted, with_first_key
     from dragoman.gateway.access.protection import bound_host, protection_at_start, with_local
+    from dragoman.gateway.observability.log_file import LogFile
+    from dragoman.gateway.observability.logs import Log
     from dragoman.gateway.processes.binding import bind
     from dragoman.gateway.processes.followed_config import Duty
     from dragoman.gateway.processes.hangup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
-    from dragoman.gateway.records.log_file import LogFile
-    from dragoman.gateway.records.logs import Log
     from dragoman.launching.local_servers import found_at
 
     hangup = hangup_at_start()

@@ -34,15 +34,15 @@ from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.failure_moves import GONE
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
+from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
+from dragoman.gateway.observability.launch_counters import is_launch_name, launch_name
+from dragoman.gateway.observability.metrics import Snapshot
+from dragoman.gateway.observability.prometheus import render
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.other_workers import OtherWorkers
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.metrics import Snapshot
-from dragoman.gateway.records.prometheus import render
-from dragoman.gateway.records.record import Record
-from dragoman.gateway.records.refusals import refusal_of
-from dragoman.gateway.records.tallies import HEADER as LAUNCH
-from dragoman.gateway.records.tallies import is_launch_name, launch_name
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact

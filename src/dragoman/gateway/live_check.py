@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.provider_lists import models_at, what_broke, what_was_refused
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.upstream_call import Flight

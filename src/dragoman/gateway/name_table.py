@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 
 from dragoman.config.settings import Line, Settings, Storage
 from dragoman.gateway.names import Named, names_of, providers_of, route_of
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.provider_lists import ask_providers
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS

@@ -22,14 +22,14 @@ from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.kept_checks import KeptChecks
 from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.accounting import Accounting
-from dragoman.gateway.records.costs import Costs
-from dragoman.gateway.records.listener import Listener
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
-from dragoman.gateway.records.record import Record
-from dragoman.gateway.records.tallies import Tallies
+from dragoman.gateway.observability.costs import Costs
+from dragoman.gateway.observability.launch_counters import Tallies
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.session_facts import Listener
+from dragoman.gateway.observability.usage_recorder import Accounting
 from dragoman.gateway.routes import Routes
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
 from dragoman.gateway.traffic import Traffic

@@ -11,14 +11,14 @@ from dragoman.accounts.entry import Money, Tokens
 from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import metering
 from dragoman.gateway.endpoints.metering import Tail
-from dragoman.gateway.records.costs import UNREPORTED
+from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import Reply, settings_for, stay_silent, whole
 from tests.gateway.harness import stream as streamed
-from tests.gateway.records.kept import recorded
+from tests.gateway.observability.kept import recorded
 from tests.waiting import wait_until
 
 DOLLAR = 1_000_000

@@ -6,8 +6,8 @@ import io
 
 from dragoman.config.settings import Storage
 from dragoman.gateway.endpoints.readiness import readiness
-from dragoman.gateway.records.accounting import Accounting, Recorded
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.usage_recorder import Accounting, Recorded
 
 
 class Said(Accounting):

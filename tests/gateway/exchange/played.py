@@ -20,8 +20,8 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Took,
 )
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.http.upstream_call import HeaderList

@@ -17,8 +17,8 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.steps import ReadWhole
 from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.http.upstream_call import HeaderList

@@ -15,7 +15,7 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.steps import Begin, Failed
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by

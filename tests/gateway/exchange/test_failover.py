@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Line, Routing, Timeouts
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.service import Service
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates

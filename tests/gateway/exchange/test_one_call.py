@@ -9,8 +9,8 @@ from dragoman.config.settings import Server, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.providers.order import Order
 from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
 from tests.gateway.routed import target_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.exchange.passed_headers import limits_of, relayed, returned, safe, traced, upstream_id, written
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from dragoman.http.upstream_call import HeaderList
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target

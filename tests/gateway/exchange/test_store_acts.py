@@ -7,8 +7,8 @@ import asyncio
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.steps import AwaitKept, Event, Keep, Kept, TellNoted, Waiting
 from dragoman.gateway.exchange.store_acts import StoreActs
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from tests.gateway.exchange.played import served_by

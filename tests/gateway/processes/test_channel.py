@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes import channel as module
 from dragoman.gateway.processes import other_workers
 from dragoman.gateway.processes.channel import ASKING, MOST_AT_ONCE, MOST_MESSAGE, TELLING, Channel, Malformed, Message
 from dragoman.gateway.processes.handshake import accept, dial
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import LIMIT, wait_until_async
 
@@ -278,7 +278,7 @@ SCRIPT = """
 import asyncio, os, sys
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.observability.metrics import Metrics
 
 page, token = Page(3), new_token()
 

@@ -12,9 +12,9 @@ from dragoman.config.finding import fingerprint
 from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import protection_of
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.followed_config import Configuration, Duty
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.logs import Log
 
 NONE = Settings(file="dragoman.toml")
 KEYED = replace(NONE, keys_table=True, keys=(Key(name="a", digest=b"a"),))

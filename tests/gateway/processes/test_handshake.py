@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.handshake import HOST, Unproven, accept, dial
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()

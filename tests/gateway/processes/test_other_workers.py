@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dragoman.gateway.observability.metrics import Metrics, Snapshot
+from dragoman.gateway.observability.prometheus import render
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.processes import other_workers as module
 from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics, Snapshot
-from dragoman.gateway.records.prometheus import render
-from dragoman.gateway.records.record import Record
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()

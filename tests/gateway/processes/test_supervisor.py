@@ -29,7 +29,7 @@ from dragoman.config.settings import Server, Settings, Storage
 from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 
 listener = bind("127.0.0.1", 0)
 settings = Settings(server=Server(workers=2), storage=Storage(keep=False))
@@ -51,7 +51,7 @@ from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 
 moved_clock.install()

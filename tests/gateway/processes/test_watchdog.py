@@ -35,7 +35,7 @@ from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving, watchdog
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 
 moved_clock.install()

@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from dragoman.config.finding import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Line, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
 from dragoman.gateway.processes.worker import Worker, server_limits
-from dragoman.gateway.records.logs import Log
 from tests.waiting import LIMIT, wait_until_async
 
 REFUSED = "the configuration was not changed: the new one has errors"

@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses import background as module
 from dragoman.gateway.stored_responses.background import Background, BackgroundRun, ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Storage
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.store import open_tables
 from tests import virtual_time

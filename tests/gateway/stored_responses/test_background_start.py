@@ -12,8 +12,8 @@ import pytest
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
 from dragoman.gateway.stored_responses.kept_answer import Task
 from dragoman.gateway.stored_responses.leases import Leases

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.kept_answer import (
     KeptAnswer,
     Taken,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses import leases as module
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.store import Tables, open_tables

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.quota import Quota
 from dragoman.gateway.stored_responses.store_failures import NotKept, StorageFull
 from dragoman.store import Tables

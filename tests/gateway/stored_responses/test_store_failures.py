@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import NotKept, change, check, heard, unreadable
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables

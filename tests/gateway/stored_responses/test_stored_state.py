@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, ConfigError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.gateway.stored_responses.stored_state import (

@@ -24,8 +24,8 @@ from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, losses_header, route_header
 from dragoman.gateway.exchange.whole_answer import is_envelope
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found, recalled_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.gateway.records.tallies import Told, summed
+from dragoman.gateway.observability.launch_counters import Told, summed
 from dragoman.model.jsonvalue import JsonObject
 
 

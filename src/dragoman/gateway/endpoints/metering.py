@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money
 from dragoman.errors import WireError
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.costs import together
+from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage

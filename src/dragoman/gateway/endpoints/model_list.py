@@ -14,9 +14,9 @@ from dragoman.gateway.claude_names import alias, needs_alias, title
 from dragoman.gateway.exchange.reply_parts import JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.provider_lists import ask_providers
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.http.server import Request

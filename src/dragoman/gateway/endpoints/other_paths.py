@@ -32,8 +32,8 @@ from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.value_limits import weigh_members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
-from dragoman.gateway.records.accounting import Accounting
+from dragoman.gateway.observability.usage_recorder import Accounting
 
 # Units of figures that are no counts.
 _UNITS = {"backlog": " bytes"}

@@ -32,9 +32,9 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import receive, strict_mode
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.paths import ApiPath, conversation_path
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.route_check import checked
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service

@@ -19,7 +19,7 @@ from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.reading import read_error
 from dragoman.gateway.exchange.reply_parts import failure_of
 from dragoman.gateway.exchange.time_limits import TimeLimits
-from dragoman.gateway.records.account import Account
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure, FailureKind

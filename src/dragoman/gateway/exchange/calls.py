@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.records import record
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.costs import together
+from dragoman.gateway.observability import record
+from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS

@@ -14,7 +14,7 @@ from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
-from dragoman.gateway.records.record import RecordChanges
+from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan

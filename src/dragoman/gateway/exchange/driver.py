@@ -69,8 +69,8 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.exchange.store_acts import StoreActs
 from dragoman.gateway.exchange.time_limits import Overstayed
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.unexpected_errors import places
+from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.unexpected_errors import places
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Memory

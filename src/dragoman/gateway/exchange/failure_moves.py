@@ -32,8 +32,8 @@ from dragoman.gateway.exchange.steps import (
     Pause,
     Start,
 )
+from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.provider_lists import models_of
-from dragoman.gateway.records.refusals import refusal_of
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind

@@ -25,7 +25,7 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import asks_strictness
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.records.account import Account
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of

@@ -34,10 +34,10 @@ from dragoman.gateway.exchange.steps import (
     Write,
 )
 from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.records import record
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.costs import together
-from dragoman.gateway.records.record import RecordChanges
+from dragoman.gateway.observability import record
+from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory

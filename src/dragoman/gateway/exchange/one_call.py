@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.time_limits import TimeLimits
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import Attempt
+from dragoman.gateway.observability.record import Attempt
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.providers.order import Order

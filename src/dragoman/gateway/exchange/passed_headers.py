@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from dragoman.accounts.trace_context import PARENT, STATE, parent_of_call
+from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import MESSAGES
-from dragoman.gateway.records.record import Record
 from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.target import Target
 

@@ -20,9 +20,9 @@ from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import report_comment, with_report
+from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import RecordChanges
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind

@@ -31,7 +31,7 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Resume,
 )
-from dragoman.gateway.records.record import RecordChanges
+from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure

@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.error_answers import ErrorReader
 from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
-from dragoman.gateway.records.record import RecordChanges
+from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.references import References

@@ -29,7 +29,7 @@ from dragoman.gateway.exchange.steps import (
     Waiting,
 )
 from dragoman.gateway.exchange.time_limits import TimeLimits
-from dragoman.gateway.records.account import Account
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.gateway.stored_responses.recall import refers

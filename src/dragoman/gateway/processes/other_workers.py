@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
+from dragoman.gateway.observability.launch_counters import Told
+from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.processes.channel import ASKING, TELLING, Channel, Malformed
 from dragoman.gateway.processes.handshake import HOST, accept, dial
 from dragoman.gateway.processes.shared_page import Page
-from dragoman.gateway.records.metrics import Metrics, Snapshot
-from dragoman.gateway.records.tallies import Told
 
 T = TypeVar("T")
 _COUNTERS = b"c"

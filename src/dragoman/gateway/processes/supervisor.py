@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, places
 from dragoman.gateway.processes.binding import listen
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
 from dragoman.gateway.processes.hangup import OnHangup
@@ -24,8 +26,6 @@ from dragoman.gateway.processes.other_workers import new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, tell_waiting
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.unexpected_errors import UnexpectedErrors, places
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_tables
 

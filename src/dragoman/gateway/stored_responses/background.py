@@ -21,8 +21,8 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.unexpected_errors import places
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.unexpected_errors import places
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, is_said, parted, status_of
 from dragoman.gateway.stored_responses.store_failures import undone

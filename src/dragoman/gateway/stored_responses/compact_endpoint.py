@@ -23,9 +23,9 @@ from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.fixed_target import compaction_course, stay
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Look, look

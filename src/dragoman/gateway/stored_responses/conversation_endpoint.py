@@ -16,8 +16,8 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_answer import size_of
 from dragoman.gateway.stored_responses.leases import locked

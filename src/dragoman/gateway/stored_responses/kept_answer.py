@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import DragomanError, WireError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.gateway.value_limits import weigh_answer

@@ -13,7 +13,7 @@ from functools import partial
 
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import shown
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import heard, undone
 from dragoman.store import Store, StoreBusy, StoreError, Tables
 

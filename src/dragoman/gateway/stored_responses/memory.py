@@ -30,8 +30,8 @@ from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
 from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES, ApiPath
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient

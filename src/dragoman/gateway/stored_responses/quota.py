@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import StorageFull, undone
 from dragoman.store import Store, Stored, StoreError, Tables
 

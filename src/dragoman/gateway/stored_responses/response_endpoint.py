@@ -22,8 +22,8 @@ from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.kept_answer import LAST, size_of

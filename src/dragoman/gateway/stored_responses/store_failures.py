@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dragoman.errors import ClientError
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.store import Store, StoreError, Tables
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from functools import partial
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.gateway.exchange.provider_request import check_plain_references
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.quota import Quota

@@ -7,17 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records import metrics as module
-from dragoman.gateway.records.metrics import OTHER, Metrics, Snapshot
-from dragoman.gateway.records.prometheus import render
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability import metrics as module
+from dragoman.gateway.observability.metrics import OTHER, Metrics, Snapshot
+from dragoman.gateway.observability.prometheus import render
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.routing.standing import Level
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
-from tests.gateway.records.scraped import counted, read, record, total
+from tests.gateway.observability.scraped import counted, read, record, total
 from tests.gateway.says import question
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dragoman.accounts.drain import drain_all
 from dragoman.accounts.folder import folder_of
 from dragoman.config.settings import Line, LineRule, Settings, Storage
-from dragoman.gateway.records.listener import Listener
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.session_facts import Listener
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.routing.route import When
 from dragoman.sessions.facts import NOTHING, Facts

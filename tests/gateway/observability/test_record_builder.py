@@ -6,8 +6,8 @@ from typing import get_type_hints
 
 import pytest
 
-from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import Attempt, Record, RecordChanges
+from dragoman.gateway.observability.record import Attempt, Record, RecordChanges
+from dragoman.gateway.observability.record_builder import Account
 
 # Fields that are known when an exchange begins, or that `finalize` sets.
 FIXED = ("id", "dialect", "path", "started", "time", "ended")

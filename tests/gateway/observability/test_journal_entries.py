@@ -18,8 +18,14 @@ from dragoman.accounts.entry import (
     Lost,
     Tokens,
 )
-from dragoman.gateway.records.entries import address_of, opened_entry, outcome_of, product_of, settled_entry
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.journal_entries import (
+    address_of,
+    opened_entry,
+    outcome_of,
+    product_of,
+    settled_entry,
+)
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.response import Usage
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dragoman import translate
 from dragoman.accounts.entry import Considered, Money, Tokens
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss

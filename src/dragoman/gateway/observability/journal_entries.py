@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.response import Usage
 from dragoman.routing.target import Target
 from dragoman.translate import LossLine, heaviest_first

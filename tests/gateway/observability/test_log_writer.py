@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.records import log_writer as module
-from dragoman.gateway.records.log_writer import _AT_ONCE, _AT_ONCE_SHARED, _OWN_ROOM, _ROOM, LogWriter
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability import log_writer as module
+from dragoman.gateway.observability.log_writer import _AT_ONCE, _AT_ONCE_SHARED, _OWN_ROOM, _ROOM, LogWriter
+from dragoman.gateway.observability.logs import Log
 from tests.waiting import LIMIT, wait_until
 
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.admission import Load
-from dragoman.gateway.records.metrics import DURATIONS, Metrics
-from dragoman.gateway.records.prometheus import render
+from dragoman.gateway.observability.metrics import DURATIONS, Metrics
+from dragoman.gateway.observability.prometheus import render
 from dragoman.model.response import Usage
 from dragoman.routing.standing import Level
 from dragoman.translate import LossLine
-from tests.gateway.records.scraped import counted, read, record, total
+from tests.gateway.observability.scraped import counted, read, record, total
 
 
 def test_a_gateway_that_was_asked_nothing_is_read_well() -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records.record import Attempt, RecordChanges
+from dragoman.gateway.observability.record import Attempt, RecordChanges
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes

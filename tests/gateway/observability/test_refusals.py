@@ -24,7 +24,7 @@ from dragoman.errors import (
     Unreachable,
     WireError,
 )
-from dragoman.gateway.records.refusals import MAX_TEXT, refusal_of
+from dragoman.gateway.observability.refusals import MAX_TEXT, refusal_of
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
 from dragoman.store.exports import Exports

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.records.log_file import LARGEST, LogFile
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.log_file import LARGEST, LogFile
+from dragoman.gateway.observability.logs import Log
 
 Opened = Callable[..., LogFile]
 LINE = "x" * 99 + "\n"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records.costs import UNREPORTED, Costs, together
-from dragoman.gateway.records.record import Attempt
+from dragoman.gateway.observability.costs import UNREPORTED, Costs, together
+from dragoman.gateway.observability.record import Attempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage

@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.admission import Load
-from dragoman.gateway.records.accounting import Recorded
-from dragoman.gateway.records.log_columns import thread_in
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.record import Record
-from dragoman.gateway.records.tallies import Tallies
+from dragoman.gateway.observability.launch_counters import Tallies
+from dragoman.gateway.observability.log_columns import thread_in
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.usage_recorder import Recorded
 from dragoman.routing.standing import Level
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)

@@ -8,7 +8,7 @@ from typing import Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.gateway.records.record import Record, RecordChanges
+from dragoman.gateway.observability.record import Record, RecordChanges
 
 
 class Account(Struct, eq=False):

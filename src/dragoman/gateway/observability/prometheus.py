@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import asdict
 
-from dragoman.gateway.records.accounting import Recorded
-from dragoman.gateway.records.metrics import DURATIONS, OTHER, TOKENS, Cell, Snapshot, Spread, printable, worse
+from dragoman.gateway.observability.metrics import DURATIONS, OTHER, TOKENS, Cell, Snapshot, Spread, printable, worse
+from dragoman.gateway.observability.usage_recorder import Recorded
 from dragoman.model.features import weight_of
 from dragoman.routing.standing import Level
 

@@ -13,10 +13,10 @@ from dragoman.accounts import telemetry
 from dragoman.accounts.placing import NOWHERE
 from dragoman.accounts.spans import ProviderPlace
 from dragoman.config.settings import Settings, Storage, Telemetry
-from dragoman.gateway.records import collector as collector_module
-from dragoman.gateway.records.collector import ToldCollector, collector_of, places_of
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.observability import telemetry_target as collector_module
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.telemetry_target import ToldCollector, collector_of, places_of
 from dragoman.gateway.service import Service
 from dragoman.providers.provider import Endpoint, Provider
 from tests.accounts.collector import PATIENCE, collecting

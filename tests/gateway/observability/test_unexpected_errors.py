@@ -6,8 +6,8 @@ import io
 import json
 import logging
 
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.unexpected_errors import UnexpectedErrors
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors
 
 SECRET = "what a client said"
 

@@ -10,7 +10,7 @@ import logging
 import traceback
 from pathlib import PurePath
 
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability.logs import Log
 from dragoman.model.jsonvalue import JsonObject
 
 

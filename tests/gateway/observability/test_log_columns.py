@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records.log_columns import LogColumns, shown
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.log_columns import LogColumns, shown
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
-from tests.gateway.records.test_logs import HOSTILE
+from tests.gateway.observability.test_logs import HOSTILE
 from tests.screen import COLOUR, as_seen, fits
 
 WIDTHS = (20, 40, 63, 64, 80, 100, 119, 120, 140, 200)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dragoman.config.settings import Settings
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from tests.gateway.harness import House, Received, Reply, running, settings_for
 
 

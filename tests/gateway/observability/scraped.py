@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dragoman.gateway.records.metrics import Metrics
-from dragoman.gateway.records.prometheus import render
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.prometheus import render
+from dragoman.gateway.observability.record import Record
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')

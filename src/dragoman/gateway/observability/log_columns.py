@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.money import least_dollars, short_dollars
 from dragoman.sessions.classes import MAIN, class_of

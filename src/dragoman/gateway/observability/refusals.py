@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, Unconfigured, UpstreamError, WireError
-from dragoman.gateway.records.entries import recorded_place
+from dragoman.gateway.observability.journal_entries import recorded_place
 
 # Characters of a sentence, and losses that one names.
 MAX_TEXT = 512

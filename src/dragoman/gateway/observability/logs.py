@@ -15,9 +15,9 @@ from typing import TextIO
 
 from dragoman.accounts.entry import Considered, Money
 from dragoman.errors import WireError
-from dragoman.gateway.records.log_columns import LONGEST, LogColumns, thread_in
-from dragoman.gateway.records.log_writer import LogWriter
-from dragoman.gateway.records.record import Attempt, Record
+from dragoman.gateway.observability.log_columns import LONGEST, LogColumns, thread_in
+from dragoman.gateway.observability.log_writer import LogWriter
+from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
 from dragoman.terminal import Screen, descriptor_of, screen_of

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Storage
-from dragoman.gateway.records.entries import opened_entry, settled_entry
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.journal_entries import opened_entry, settled_entry
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.record import Record
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY
 

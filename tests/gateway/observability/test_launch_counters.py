@@ -6,8 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
-from dragoman.gateway.records.record import Record
-from dragoman.gateway.records.tallies import MOST, MOST_OF_A_KEY, Tallies, Tally, Told, launch_name, summed
+from dragoman.gateway.observability.launch_counters import (
+    MOST,
+    MOST_OF_A_KEY,
+    Tallies,
+    Tally,
+    Told,
+    launch_name,
+    summed,
+)
+from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine

@@ -24,9 +24,9 @@ from dragoman.accounts.drain_thread import Drain
 from dragoman.accounts.exchanges import find
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.records import accounting as module
-from dragoman.gateway.records.accounting import Accounting
-from dragoman.gateway.records.logs import Log
+from dragoman.gateway.observability import usage_recorder as module
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.usage_recorder import Accounting
 from dragoman.store.record_tables import open_account_tables
 from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dragoman.accounts.folder import folder_of
 from dragoman.accounts.secret import key_of, secret_in
-from dragoman.gateway.records.logs import Log
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.observability.record import Record
 from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.assign import spot_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.observability.record import Record
 from dragoman.mint import random_token
 from dragoman.sessions.classes import MAIN, class_of
 
