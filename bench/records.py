@@ -20,15 +20,15 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, Call, Entry, Lost, Money, Tokens
-from dragoman.accounts.exchanges import latest
-from dragoman.accounts.export import exchanges
-from dragoman.accounts.period import period_of, zone_of
-from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import Batch
-from dragoman.accounts.sessions import listing
-from dragoman.accounts.standing import Opened
-from dragoman.accounts.usage import GROUPS, Usage, usage
+from dragoman.records.exchanges import latest
+from dragoman.records.export import exchanges
+from dragoman.records.journal_entry import ANSWERED, CANCELLED, FAILED, Call, Entry, Lost, Money, Tokens
+from dragoman.records.rows import Batch
+from dragoman.records.sessions import listing
+from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_status import Opened
+from dragoman.records.time_range import period_of, zone_of
+from dragoman.records.usage import GROUPS, Usage, usage
 from dragoman.store.exports import Exports
 from dragoman.store.record_queries import Wanted
 from dragoman.store.record_tables import AccountTables, open_account_tables

@@ -12,10 +12,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.accounts.killing import kill_under_load
 from tests.attack.measuring import Attack, Cost, attacked, beside, cpu_of
 from tests.attack.neighbour import provider
 from tests.gateway.harness import PATHS, RESPONSES, read_answer
+from tests.records.killing import kill_under_load
 from tests.server.process import Served
 
 

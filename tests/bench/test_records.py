@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import records
-from dragoman.accounts.examination import examine
-from dragoman.accounts.usage import GROUPS, Usage
+from dragoman.records.integrity_check import examine
+from dragoman.records.usage import GROUPS, Usage
 from dragoman.store.record_tables import open_account_tables
 
 

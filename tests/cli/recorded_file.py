@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Call, Entry, Lost, Money, Tokens
-from tests.accounts.invented import NOON, entry
-from tests.accounts.kept_sessions import Filling, filling
+from dragoman.records.journal_entry import Call, Entry, Lost, Money, Tokens
 from tests.cli.screens import Seen, on_screen, piped
+from tests.records.invented import NOON, entry
+from tests.records.kept_sessions import Filling, filling
 
 # The time at which commands look at the file, in microseconds.
 NOW = NOON

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
-from dragoman.accounts.placing import Placed
 from dragoman.cli import main
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.thread_assignment import Placed
 from dragoman.store import StoreError
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.filled import fill, filled_file, some_entries
-from tests.accounts.invented import NOON, entry
 from tests.cli.machine import clean
 from tests.cli.screens import on_screen
+from tests.records.filled import fill, filled_file, some_entries
+from tests.records.invented import NOON, entry
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_an_export_that_fails_leaves_what_was_there(
     def fail(kept: bytes) -> None:
         raise StoreError("disk I/O error")
 
-    monkeypatch.setattr("dragoman.accounts.export.details_as_json", fail)
+    monkeypatch.setattr("dragoman.records.export.details_as_json", fail)
     assert main(["db", "export", "--out", str(out)]) == 1
     assert capfd.readouterr().err == "dragoman: disk I/O error\n"
     assert len(out.read_text(encoding="utf-8").splitlines()) == 40

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Considered, Entry
-from dragoman.accounts.exchanges import Exchange
-from dragoman.accounts.period import zone_of
-from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import details_of
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import Screen
+from dragoman.records.exchanges import Exchange
+from dragoman.records.journal_entry import Considered, Entry
+from dragoman.records.rows import details_of
+from dragoman.records.thread_assignment import Placed
+from dragoman.records.time_range import zone_of
 from dragoman.store.record_queries import RecordRow
-from tests.accounts.invented import entry, row_of
 from tests.cli.recorded_file import HOSTILE, MONEY
+from tests.records.invented import entry, row_of
 from tests.screen import fits
 
 KEPT = Recorded(path="", zone=zone_of("UTC"))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
 from dragoman.cli.recorded import now_in_micro
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
 from tests.cli.recorded_file import config, talk
 from tests.cli.transcripts import Transcript
 from tests.server.process import PATIENCE, clean_environment

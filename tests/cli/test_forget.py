@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
 from dragoman.cli import forget, main
-from tests.accounts.filled import filled_file, some_entries
-from tests.accounts.invented import entry
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
 from tests.cli.machine import clean
 from tests.cli.screens import on_screen
+from tests.records.filled import filled_file, some_entries
+from tests.records.invented import entry
 
 THEN = ["--since", "2027-01-01", "--until", "2027-12-31", "--json"]
 
@@ -112,7 +112,7 @@ def test_pitfall_658_what_was_not_reached_is_told(
     state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Nobody looks whether another journal is wanted.
-    monkeypatch.setattr("dragoman.accounts.forget.PATIENCE", 0.0)
+    monkeypatch.setattr("dragoman.records.forget.PATIENCE", 0.0)
     with closing(Journal(folder_of(str(state)))) as journal:
         journal.settle(entry(1, key="bob"))
         assert main(["forget", "--key", "bob", "--yes"]) == 1

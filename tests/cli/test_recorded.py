@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
-from dragoman.accounts.period import zone_of
 from dragoman.cli import main
 from dragoman.cli import recorded as common
 from dragoman.cli.recorded import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.time_range import zone_of
 from dragoman.store import StoreBusy
 from dragoman.store.record_queries import RecordQuestions
-from tests.accounts.invented import NOON, entry
-from tests.accounts.kept_sessions import filling
 from tests.cli.machine import clean
 from tests.cli.recorded_file import MAIN, config, recorded_file
+from tests.records.invented import NOON, entry
+from tests.records.kept_sessions import filling
 
 Captured = pytest.CaptureFixture[str]
 COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
@@ -157,7 +157,7 @@ def test_every_command_ends_with_a_status_of_its_own_where_something_is_left_out
     def locked(path: str, *, now: int) -> None:
         raise StoreBusy("database is locked")
 
-    monkeypatch.setattr("dragoman.accounts.drain.drain_all", locked)
+    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", locked)
     status, out, err = called(capfd, *command, *at)
     assert (status, err.count("\n")) == (1, 1)
     assert "database is locked" in err

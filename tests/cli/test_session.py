@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts.invented import entry
-from tests.accounts.kept_sessions import filling
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,
@@ -20,6 +18,8 @@ from tests.cli.recorded_file import (
     records_piped,
     timeless,
 )
+from tests.records.invented import entry
+from tests.records.kept_sessions import filling
 from tests.screen import fits
 
 

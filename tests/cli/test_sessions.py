@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts.kept_sessions import filling
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,
@@ -19,6 +18,7 @@ from tests.cli.recorded_file import (
     records_piped,
     timeless,
 )
+from tests.records.kept_sessions import filling
 from tests.screen import fits
 
 

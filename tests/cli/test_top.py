@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
 from dragoman.sessions.facts import Facts
-from tests.accounts.invented import entry
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,
@@ -23,6 +22,7 @@ from tests.cli.recorded_file import (
     talk,
     timeless,
 )
+from tests.records.invented import entry
 from tests.screen import fits
 
 

@@ -13,19 +13,19 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import CANCELLED, COUNT, FAILED, Call, Entry, Lost, Money, Tokens
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
-from dragoman.accounts.placing import Placed
 from dragoman.cli import main
 from dragoman.cli.usage import cost
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_entry import CANCELLED, COUNT, FAILED, Call, Entry, Lost, Money, Tokens
+from dragoman.records.thread_assignment import Placed
 from dragoman.store import StoreBusy
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.filled import fill, some_entries, speak
-from tests.accounts.invented import entry
 from tests.cli.machine import clean, put_trusted
 from tests.cli.screens import on_screen, piped
+from tests.records.filled import fill, some_entries, speak
+from tests.records.invented import entry
 from tests.store.other_users import as_nobody
 
 # All times of the entries, which lie in January 2027.
@@ -311,7 +311,7 @@ def test_what_cannot_be_moved_is_told_and_the_rest_is_shown(
     def locked(path: str, *, now: int) -> None:
         raise StoreBusy("database is locked")
 
-    monkeypatch.setattr("dragoman.accounts.drain.drain_all", locked)
+    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", locked)
     assert main(["usage", "--json", *THEN]) == 1
     captured = capfd.readouterr()
     assert json.loads(captured.out)["total"]["requests"] == 4
@@ -330,7 +330,7 @@ def test_what_waits_in_journals_was_recorded(
     def full(path: str, *, now: int) -> None:
         raise StoreBusy("database or disk is full")
 
-    monkeypatch.setattr("dragoman.accounts.drain.drain_all", full)
+    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", full)
     assert main([command, "--json"]) == 1
     assert "nothing was recorded" not in capfd.readouterr().err
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.drain import drain_all
+from dragoman.records.journal_ingest import drain_all
 from dragoman.store.record_tables import open_account_tables
 from tests.clients import test_claude_code as claude
 from tests.clients import test_codex as codex

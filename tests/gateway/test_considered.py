@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.drain import drain_all
-from dragoman.accounts.entry import Considered
-from dragoman.accounts.exchanges import find
-from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.config.settings import Line, Missing, Settings, Storage
 from dragoman.gateway.observability.record import Record
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.records.exchanges import find
+from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
+from dragoman.records.journal_entry import Considered
+from dragoman.records.journal_ingest import drain_all
 from dragoman.routing.health import PROMPT
 from dragoman.routing.outcomes import Kind
 from dragoman.store.exports import Exports

@@ -9,14 +9,14 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import FAILED, REFUSED, Money, Tokens
-from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange import whole_moves
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.gateway.observability.journal_entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.records.journal_entry import FAILED, REFUSED, Money, Tokens
+from dragoman.records.rows import is_unpriced
 from dragoman.streaming import StreamPipeline
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts

@@ -7,12 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.accounts.exchanges import find
-from dragoman.accounts.placing import Placed
 from dragoman.gateway.observability.journal_entries import settled_entry
 from dragoman.gateway.observability.record import Record
+from dragoman.records.exchanges import find
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.filled import fill
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -28,6 +27,7 @@ from tests.gateway.harness import (
 from tests.gateway.harness import stream as streamed
 from tests.gateway.observability.kept import recorded
 from tests.gateway.says import ABROAD, PAIRS, error_body, log_lines, question, streams, tells, turn
+from tests.records.filled import fill
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream_of
 from tests.sdk.samples import events_of

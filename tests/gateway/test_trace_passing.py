@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.trace_context import span_id_of, trace_id_of
 from dragoman.config.settings import Line, Settings, Storage, Telemetry
+from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, refusal, streams, tells, with_provider
 

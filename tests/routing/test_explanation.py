@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given
 
-from dragoman.accounts.entry import Considered
+from dragoman.records.journal_entry import Considered
 from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, considered, explain, reason
 from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.plan import Behind, Dice, Filter, View, Why, plan

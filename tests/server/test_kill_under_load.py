@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts.killing import kill_under_load
+from tests.records.killing import kill_under_load
 
 
 @pytest.mark.parametrize(("rounds", "workers"), [(3, 1), (2, 2)], ids=["one worker", "two workers"])

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.records.journal_directory import folder_of, journals_in
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import question, speaking, turn

@@ -7,10 +7,10 @@ import threading
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.accounts.collector import CollectorServer, attributes, collecting
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import question, refusal, speaking, streams, tells, turn
+from tests.telemetry.collector import CollectorServer, attributes, collecting
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import Gate, serving
 from tests.waiting import wait_until
@@ -19,7 +19,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 CANARY = "canary-in-a-prompt"
 # Seconds between two ingestions, and for which exchanges wait for others: exported at once, or not before the end.
-INGEST, GATHER = "dragoman.accounts.drain_thread.Drain.__init__.every", "dragoman.accounts.telemetry._GATHER"
+INGEST, GATHER = "dragoman.records.ingest_thread.Drain.__init__.every", "dragoman.telemetry.export_queue._GATHER"
 QUICK, LATE = {INGEST: 0.05, GATHER: 0.05}, {INGEST: 3600.0, GATHER: 3600.0}
 # How long a collector may take at the end: one that does not answer is given up soon, one that does is waited for.
 SHORT_END, LONG_END = (

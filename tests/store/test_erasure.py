@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.placing import Placed
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.erasure import Amount, Forgetting, KnownSession
 from dragoman.store.errors import StoreError
 from dragoman.store.record_tables import AccountTables, open_account_tables
-from tests.accounts.filled import fill, speak
-from tests.accounts.invented import entry
+from tests.records.filled import fill, speak
+from tests.records.invented import entry
 
 
 @pytest.fixture

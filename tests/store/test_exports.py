@@ -6,12 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.accounts.placing import Placed
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.errors import StoreError
 from dragoman.store.exports import Exports
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.filled import fill, some_entries, speak
-from tests.accounts.invented import NOON, entry
+from tests.records.filled import fill, some_entries, speak
+from tests.records.invented import NOON, entry
 
 EVER = 1 << 60
 

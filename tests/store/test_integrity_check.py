@@ -13,7 +13,7 @@ from dragoman.store.integrity_check import TABLES, Agreement, Examination
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.store.records import COLUMNS
-from tests.accounts.filled import fill, some_entries, speak
+from tests.records.filled import fill, some_entries, speak
 
 
 @pytest.fixture

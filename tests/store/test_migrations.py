@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Entry, Lost
-from dragoman.accounts.placing import NOWHERE, Placed
-from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
+from dragoman.records.journal_entry import Entry, Lost
+from dragoman.records.rows import Batch
+from dragoman.records.thread_assignment import NOWHERE, Placed
 from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
 from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.store.records import COLUMNS
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
-from tests.accounts.filled import fill, some_entries, speak
-from tests.accounts.invented import entry, row_of
+from tests.records.filled import fill, some_entries, speak
+from tests.records.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
 from tests.waiting import LIMIT
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dragoman.store.errors import StoreError
 from dragoman.store.record_queries import RecordQuestions, Wanted
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.invented import NOON, entry
-from tests.accounts.kept_sessions import filling
+from tests.records.invented import NOON, entry
+from tests.records.kept_sessions import filling
 
 SECOND = 1_000_000
 ALL = Wanted()

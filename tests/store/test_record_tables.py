@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import Batch
 from dragoman.errors import ConfigError
+from dragoman.records.rows import Batch
+from dragoman.records.thread_assignment import Placed
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import AccountTables, open_account_tables
-from tests.accounts.invented import entry, row_of
+from tests.records.invented import entry, row_of
 
 
 def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_path: Path) -> None:

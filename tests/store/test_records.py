@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dragoman.accounts.placing import Placed
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import COLUMNS
-from tests.accounts.invented import NOON, entry, row_of
+from tests.records.invented import NOON, entry, row_of
 
 
 def test_the_columns_are_those_of_the_table() -> None:

@@ -11,8 +11,8 @@ from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.session_queries import Figures, SessionQuestions
-from tests.accounts.invented import NOON, entry
-from tests.accounts.kept_sessions import filling
+from tests.records.invented import NOON, entry
+from tests.records.kept_sessions import filling
 from tests.store.test_record_queries import explained
 
 SECOND = 1_000_000

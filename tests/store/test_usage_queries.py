@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.accounts.placing import Placed
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.erasure import Forgetting
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import AccountTables, open_account_tables
 from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQuestions, pieces
-from tests.accounts.filled import DAY, fill, some_entries, speak
-from tests.accounts.invented import NOON
+from tests.records.filled import DAY, fill, some_entries, speak
+from tests.records.invented import NOON
 
 FIRST = NOON // 900_000_000
 

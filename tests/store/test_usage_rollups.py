@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dragoman.accounts.placing import Placed
-from dragoman.accounts.rows import Batch
+from dragoman.records.rows import Batch
+from dragoman.records.thread_assignment import Placed
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
-from tests.accounts.invented import entry
+from tests.records.invented import entry
 
 
 def test_what_is_added_twice_is_there_twice() -> None:

@@ -22,7 +22,7 @@ from tools.mutations.selection import SOURCES, Recording
 from tools.pytest_plugins.coverage_recorder import LINES_BY_TEST
 
 DIRECTORY = ROOT / "build/mutations"
-PACKAGES = ("protocols", "rules", "routing", "gateway/exchange", "accounts")
+PACKAGES = ("protocols", "rules", "routing", "gateway/exchange", "records")
 SAMPLE, LINES, RESULTS = "sample.jsonl", "lines", "results.jsonl"
 
 

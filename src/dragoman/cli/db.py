@@ -61,7 +61,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     """Examine the file and its journals."""
-    from dragoman.accounts.examination import examine
+    from dragoman.records.integrity_check import examine
 
     kept = recorded(options)
     if not Path(kept.path).exists():
@@ -82,8 +82,8 @@ def run_check(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """Write out what is recorded."""
-    from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
-    from dragoman.accounts.period import period_of, zone_of
+    from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
+    from dragoman.records.time_range import period_of, zone_of
     from dragoman.store.exports import Exports
     from dragoman.store.record_tables import open_account_tables
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dragoman.accounts.entry import Call, Considered, Money, Tokens
-from dragoman.accounts.exchanges import Exchange, classes_of, fresh_of
-from dragoman.accounts.trees import CERTAIN
 from dragoman.cli import amounts
 from dragoman.cli.ledger import left_out
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
+from dragoman.records.exchanges import Exchange, classes_of, fresh_of
+from dragoman.records.journal_entry import Call, Considered, Money, Tokens
+from dragoman.records.thread_tree import CERTAIN
 
 _ATTEMPTS = (
     Column(heading="#", right=True),

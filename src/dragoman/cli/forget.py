@@ -41,8 +41,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Say what would be removed, ask, and do it."""
-    from dragoman.accounts.drain import drain_all
-    from dragoman.accounts.forget import find, forget
+    from dragoman.records.forget import find, forget
+    from dragoman.records.journal_ingest import drain_all
     from dragoman.store.erasure import Forgetting
     from dragoman.store.record_tables import open_account_tables
 

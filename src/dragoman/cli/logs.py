@@ -27,8 +27,8 @@ from dragoman.cli.terminal import screen_of
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.accounts.exchanges import Exchange
     from dragoman.gateway.observability.record import Record
+    from dragoman.records.exchanges import Exchange
     from dragoman.store.record_queries import Wanted
 
 _USUAL = 50
@@ -84,9 +84,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(kept: Recorded, options: argparse.Namespace) -> int:
     """All that is known of one."""
-    from dragoman.accounts import exchanges
-    from dragoman.accounts.folder import folder_of
     from dragoman.cli.exchange_page import as_page
+    from dragoman.records import exchanges
+    from dragoman.records.journal_directory import folder_of
 
     with looked_into(kept) as (tables, status):
         found = exchanges.find(tables, name_of(options.id) or "", folder_of(kept.path))
@@ -99,7 +99,7 @@ def _show(kept: Recorded, options: argparse.Namespace) -> int:
 
 
 def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
-    from dragoman.accounts.sessions import find
+    from dragoman.records.sessions import find
     from dragoman.store.record_queries import Wanted
 
     since = kept.since(options.since, now_in_micro()) if options.since else 0
@@ -119,7 +119,7 @@ def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
 
 def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> tuple[int, int]:
     """Tell the latest; give the number behind which others come, and the status."""
-    from dragoman.accounts import exchanges
+    from dragoman.records import exchanges
 
     with looked_into(kept) as (tables, status):
         number = exchanges.newest(tables)
@@ -133,7 +133,7 @@ def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange]
 
 def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
     """Tell those that come, until nobody reads it any more, or an interrupt."""
-    from dragoman.accounts import exchanges
+    from dragoman.records import exchanges
     from dragoman.store import StoreError
 
     complain = once(documents.complain)
@@ -163,7 +163,7 @@ def _is_unread() -> bool:
 def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange], None]:
     """What tells one exchange."""
     if options.json:
-        from dragoman.accounts.exchanges import as_json
+        from dragoman.records.exchanges import as_json
 
         return lambda exchange: write_json(as_json(exchange))
     from dragoman import terminal

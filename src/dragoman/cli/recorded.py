@@ -26,7 +26,7 @@ from dragoman.providers.catalogue import catalogue
 from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
-    from dragoman.accounts.period import Zone
+    from dragoman.records.time_range import Zone
     from dragoman.store.record_tables import AccountTables
 
 _MICRO = 1_000_000
@@ -44,7 +44,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
 
     def since(self, text: str, now: int) -> int:
         """When that was, in microseconds, which a person says."""
-        from dragoman.accounts.period import period_of
+        from dragoman.records.time_range import period_of
 
         return period_of(self.zone, now // _MICRO, since=text, first=0).asked_since * _MICRO
 
@@ -82,7 +82,7 @@ def add_since(parser: argparse.ArgumentParser, default: str) -> None:
 
 def recorded(options: argparse.Namespace) -> Recorded:
     """The file that the configuration names."""
-    from dragoman.accounts.period import zone_of
+    from dragoman.records.time_range import zone_of
     from dragoman.store import MEMORY
 
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
@@ -107,7 +107,7 @@ def now_in_micro() -> int:
 
 def drain(path: str, complain: Callable[[str], None] = documents.complain) -> int:
     """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
-    from dragoman.accounts.drain import drain_all
+    from dragoman.records.journal_ingest import drain_all
     from dragoman.store import StoreError
 
     try:

@@ -23,8 +23,8 @@ from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, w
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 if TYPE_CHECKING:
-    from dragoman.accounts.sessions import Whole
-    from dragoman.accounts.trees import Node
+    from dragoman.records.sessions import Whole
+    from dragoman.records.thread_tree import Node
     from dragoman.store.session_queries import Figures
     from dragoman.store.session_tables import ThreadRow
 
@@ -74,14 +74,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the tree."""
-    from dragoman.accounts import live, sessions
+    from dragoman.records import live_view, sessions
 
     kept = recorded(options)
     now = now_in_micro()
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
     with looked_into(kept) as (tables, status):
-        opened = live.opened_now(tables, kept.path)
+        opened = live_view.opened_now(tables, kept.path)
         session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
         found = sessions.whole(tables, session, opened, now, fold=fold)
     if options.all_losses and not options.json:
@@ -238,7 +238,7 @@ def _as_json(found: Whole) -> JsonObject:
 
 def threads_as_json(found: Whole) -> JsonValue:
     """The threads of a session, parents before children, none of them folded."""
-    from dragoman.accounts.exchanges import instant, thread_as_json
+    from dragoman.records.exchanges import instant, thread_as_json
 
     told: list[JsonValue] = []
     for node in found.tree.nodes:

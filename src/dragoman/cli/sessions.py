@@ -29,8 +29,8 @@ from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
-    from dragoman.accounts.sessions import Line, Listing, Whole
-    from dragoman.accounts.standing import Standing
+    from dragoman.records.sessions import Line, Listing, Whole
+    from dragoman.records.thread_status import Standing
     from dragoman.store.session_queries import Figures
     from dragoman.store.session_tables import SessionRow
 
@@ -79,7 +79,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the list."""
-    from dragoman.accounts import live, sessions
+    from dragoman.records import live_view, sessions
 
     if options.most < 1:
         raise UsageError(f"-n: {options.most} is no number of sessions")
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     since = kept.since(options.since, now)
     key = name_of(options.key)
     with looked_into(kept) as (tables, status):
-        opened = live.opened_now(tables, kept.path)
+        opened = live_view.opened_now(tables, kept.path)
         found = sessions.listing(tables, since, key, options.most, opened, now)
         wholes = {
             line.session.id: sessions.whole(tables, line.session, opened, now, fold=False)
@@ -223,7 +223,7 @@ def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
 
 def state_of(standing: Standing, now: int) -> str:
     """What is being done, in few words."""
-    from dragoman.accounts.standing import in_words
+    from dragoman.records.thread_status import in_words
 
     return in_words(standing, now)
 
@@ -262,7 +262,7 @@ def link_of(session: SessionRow, origin: SessionRow | None) -> str:
 
 def figures_as_json(figures: Figures) -> JsonObject:
     """What something came to, by the names that `dragoman usage` has."""
-    from dragoman.accounts.usage import figures_of
+    from dragoman.records.usage import figures_of
 
     members: JsonObject = msgspec.to_builtins(figures_of(msgspec.structs.astuple(figures)))
     return members
@@ -270,7 +270,7 @@ def figures_as_json(figures: Figures) -> JsonObject:
 
 def session_members(session: SessionRow, origin: SessionRow | None, standing: Standing, last: int) -> JsonObject:
     """What is known of a session beside its figures."""
-    from dragoman.accounts.exchanges import instant
+    from dragoman.records.exchanges import instant
 
     return {
         "id": session.name,
@@ -287,8 +287,8 @@ def session_members(session: SessionRow, origin: SessionRow | None, standing: St
 
 
 def _as_json(found: Listing, wholes: dict[int, Whole], since: int, now: int) -> JsonObject:
-    from dragoman.accounts.exchanges import instant
     from dragoman.cli.session import threads_as_json
+    from dragoman.records.exchanges import instant
 
     lines: list[JsonObject] = []
     for line in found.lines:

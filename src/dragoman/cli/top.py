@@ -19,7 +19,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.terminal import Choice, cut, is_dumb
 
 if TYPE_CHECKING:
-    from dragoman.accounts.live import Doing, Present, Watch
+    from dragoman.records.live_view import Doing, Present, Watch
 
 THREAD, MODEL = "thread", "model"
 _EVERY = 1.0
@@ -61,7 +61,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show what goes on."""
-    from dragoman.accounts.live import Watch
+    from dragoman.records.live_view import Watch
 
     kept = recorded(options)
     watch = Watch(kept.path, by_model=options.by == MODEL)
@@ -162,7 +162,7 @@ def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:
 
 
 def _as_json(present: Present) -> JsonObject:
-    from dragoman.accounts.exchanges import instant
+    from dragoman.records.exchanges import instant
 
     return {
         "time": instant(present.now),
@@ -174,7 +174,7 @@ def _as_json(present: Present) -> JsonObject:
 
 
 def _doing_as_json(doing: Doing) -> JsonValue:
-    from dragoman.accounts.exchanges import instant, session_as_json, thread_as_json
+    from dragoman.records.exchanges import instant, session_as_json, thread_as_json
 
     standing, thread = doing.standing, doing.place.thread
     return {

@@ -22,9 +22,9 @@ from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.accounts.export import CallId
-    from dragoman.accounts.period import Period
-    from dragoman.accounts.usage import Figures, Group, Usage
+    from dragoman.records.export import CallId
+    from dragoman.records.time_range import Period
+    from dragoman.records.usage import Figures, Group, Usage
 
 _MICRO = 1_000_000
 # So many groups are shown to people, if nothing else is said.
@@ -90,9 +90,9 @@ def add_times(parser: argparse.ArgumentParser, since: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show what was asked for."""
-    from dragoman.accounts.export import calls
-    from dragoman.accounts.period import QUARTER, period_of, zone_of
-    from dragoman.accounts.usage import nothing, read_groups, usage
+    from dragoman.records.export import calls
+    from dragoman.records.time_range import QUARTER, period_of, zone_of
+    from dragoman.records.usage import nothing, read_groups, usage
     from dragoman.store.exports import Exports
     from dragoman.store.record_tables import open_account_tables
     from dragoman.store.usage_queries import UsageQuestions
@@ -172,7 +172,7 @@ def _with_calls(whole: bytes, calls: Iterator[CallId]) -> Iterator[bytes]:
 
 
 def _calls_as_csv(calls: Iterator[CallId]) -> Iterator[bytes]:
-    from dragoman.accounts.export import CallId, csv_line
+    from dragoman.records.export import CallId, csv_line
 
     yield csv_line(CallId.__struct_fields__)
     for call in calls:
@@ -180,8 +180,8 @@ def _calls_as_csv(calls: Iterator[CallId]) -> Iterator[bytes]:
 
 
 def _as_csv(found: Usage) -> Iterator[bytes]:
-    from dragoman.accounts.export import csv_line
-    from dragoman.accounts.usage import Figures
+    from dragoman.records.export import csv_line
+    from dragoman.records.usage import Figures
 
     yield csv_line((*found.names, *Figures.__struct_fields__))
     for row in found.rows:

@@ -44,7 +44,7 @@ def read_telemetry(table: Table, environ: Mapping[str, str]) -> ReadTelemetry:
         table.complain("endpoint", error.problem, error.remedy or "name an address, with http:// or https://")
     headers = dict(_headers(table, told, environ, missing))
     # For those who have a collector alone.
-    from dragoman.accounts.telemetry import is_installed
+    from dragoman.telemetry.export_queue import is_installed
 
     if not is_installed():
         problem = "sending spans needs OpenTelemetry's SDK, which is not installed"

@@ -12,8 +12,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import CONVERSATION, COUNT, LIST, OTHER
-from dragoman.accounts.trace_context import PARENT, said
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
@@ -53,8 +51,10 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.records.journal_entry import CONVERSATION, COUNT, LIST, OTHER
 from dragoman.sessions.fact_extraction import heard
 from dragoman.store import StoreError
+from dragoman.telemetry.trace_context import PARENT, said
 from dragoman.wire.json import encode
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from dragoman.accounts.ids import answer_suffix, new_id
 from dragoman.config.prices import book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
@@ -45,6 +44,7 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.records.ids import answer_suffix, new_id
 from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.accounts.entry import Considered
 from dragoman.prices.money import dollars
+from dragoman.records.journal_entry import Considered
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy

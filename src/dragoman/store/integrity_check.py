@@ -20,7 +20,7 @@ _MOST_WORDS = 20
 _NAMES = "key, client, provider, model"
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
 _KEPT = ", ".join(MEASURES)
-# What a row adds to its sums, as `accounts/rows.py` has it.
+# What a row adds to its sums, as `records/rows.py` has it.
 _TALK = "kind = 'conversation'"
 _COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
 _OF_A_ROW = {

@@ -1,4 +1,4 @@
-"""Records: the table of exchanges, one row each; what a row says is made in `accounts/rows.py`."""
+"""Records: the table of exchanges, one row each; what a row says is made in `records/rows.py`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import metering
 from dragoman.gateway.endpoints.metering import Tail
@@ -15,6 +14,7 @@ from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import Reply, settings_for, stay_silent, whole
 from tests.gateway.harness import stream as streamed

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.observability.costs import UNREPORTED, Costs, together
 from dragoman.gateway.observability.record import Attempt
 from dragoman.model.jsonvalue import JsonObject
@@ -18,6 +17,7 @@ from dragoman.model.response import Usage
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates, own_table
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 

@@ -6,7 +6,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import (
+from dragoman.gateway.observability.journal_entries import (
+    address_of,
+    opened_entry,
+    outcome_of,
+    product_of,
+    settled_entry,
+)
+from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.model.response import Usage
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.records.journal_entry import (
     ANSWERED,
     CANCELLED,
     CONVERSATION,
@@ -18,16 +28,6 @@ from dragoman.accounts.entry import (
     Lost,
     Tokens,
 )
-from dragoman.gateway.observability.journal_entries import (
-    address_of,
-    opened_entry,
-    outcome_of,
-    product_of,
-    settled_entry,
-)
-from dragoman.gateway.observability.record import Attempt, Record
-from dragoman.model.response import Usage
-from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine

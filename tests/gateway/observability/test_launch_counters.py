@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.observability.launch_counters import (
     MOST,
     MOST_OF_A_KEY,
@@ -17,6 +16,7 @@ from dragoman.gateway.observability.launch_counters import (
 )
 from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 

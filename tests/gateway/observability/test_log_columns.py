@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.observability.log_columns import LogColumns, shown
 from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
 from tests.gateway.observability.test_logs import HOSTILE

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import translate
-from dragoman.accounts.entry import Considered, Money, Tokens
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import Considered, Money, Tokens
 from dragoman.sessions.fact_extraction import heard
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.observability import metrics as module
 from dragoman.gateway.observability.metrics import OTHER, Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.routing.standing import Level
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.exchanges import as_json, latest
-from dragoman.accounts.export import exchanges
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.period import zone_of
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.recorded import Recorded
 from dragoman.cli.terminal import Screen
@@ -27,6 +23,10 @@ from dragoman.errors import (
 from dragoman.gateway.observability.refusals import MAX_TEXT, refusal_of
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
+from dragoman.records.exchanges import as_json, latest
+from dragoman.records.export import exchanges
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.time_range import zone_of
 from dragoman.store.exports import Exports
 from dragoman.store.record_queries import Wanted
 from dragoman.store.record_tables import open_account_tables

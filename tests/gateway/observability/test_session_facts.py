@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.drain import drain_all
-from dragoman.accounts.folder import folder_of
 from dragoman.config.settings import Line, LineRule, Settings, Storage
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.session_facts import Listener
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_ingest import drain_all
 from dragoman.routing.route import When
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.store.record_tables import open_account_tables

@@ -9,9 +9,6 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts import telemetry
-from dragoman.accounts.placing import NOWHERE
-from dragoman.accounts.spans import ProviderPlace
 from dragoman.config.settings import Settings, Storage, Telemetry
 from dragoman.gateway.observability import telemetry_target as collector_module
 from dragoman.gateway.observability.logs import Log
@@ -19,17 +16,20 @@ from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.telemetry_target import ToldCollector, collector_of, places_of
 from dragoman.gateway.service import Service
 from dragoman.providers.provider import Endpoint, Provider
-from tests.accounts.collector import PATIENCE, collecting
-from tests.accounts.told_exchanges import FAILED_OVER, WHOLE
+from dragoman.records.thread_assignment import NOWHERE
+from dragoman.telemetry import export_queue
+from dragoman.telemetry.spans import ProviderPlace
 from tests.gateway.harness import CHAT, MESSAGES, settings_for
+from tests.telemetry.collector import PATIENCE, collecting
+from tests.records.told_exchanges import FAILED_OVER, WHOLE
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collector may take as long as a busy machine needs, and exchanges do not wait for others."""
     monkeypatch.setattr(collector_module, "LAST_MOMENTS", PATIENCE)
-    monkeypatch.setattr(telemetry, "_LONGEST_SEND", PATIENCE)
-    monkeypatch.setattr(telemetry, "_GATHER", 0.02)
+    monkeypatch.setattr(export_queue, "_LONGEST_SEND", PATIENCE)
+    monkeypatch.setattr(export_queue, "_GATHER", 0.02)
 
 
 # Where exchanges would be written down, if anybody began to.

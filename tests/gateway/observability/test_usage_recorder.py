@@ -18,19 +18,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts import drain_thread, journal
-from dragoman.accounts.drain import drain_all
-from dragoman.accounts.drain_thread import Drain
-from dragoman.accounts.exchanges import find
-from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.observability import usage_recorder as module
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.usage_recorder import Accounting
+from dragoman.records import ingest_thread, journal
+from dragoman.records.exchanges import find
+from dragoman.records.ingest_thread import Drain
+from dragoman.records.journal_directory import folder_of, journals_in
+from dragoman.records.journal_ingest import drain_all
 from dragoman.store.record_tables import open_account_tables
-from tests.accounts.agreement import sums_and_rows
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, streams, tells
+from tests.records.agreement import sums_and_rows
 from tests.waiting import LIMIT, wait_until
 
 Row = dict[str, object]
@@ -39,8 +39,8 @@ Row = dict[str, object]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are written at once, a lock is not waited for, and a directory is made again soon."""
-    monkeypatch.setattr(drain_thread, "Drain", partial(Drain, every=0.02))
-    monkeypatch.setattr(drain_thread, "_PATIENCE", 0.05)
+    monkeypatch.setattr(ingest_thread, "Drain", partial(Drain, every=0.02))
+    monkeypatch.setattr(ingest_thread, "_PATIENCE", 0.05)
     monkeypatch.setattr(journal, "_REOPEN_AFTER", 0.02)
 
 

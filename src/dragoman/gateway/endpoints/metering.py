@@ -7,7 +7,6 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money
 from dragoman.errors import WireError
 from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record_builder import Account
@@ -15,6 +14,7 @@ from dragoman.gateway.service import Service
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.records.journal_entry import Money
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 

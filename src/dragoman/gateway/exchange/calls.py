@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.observability import record
@@ -15,6 +14,7 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.routing.outcomes import Kind, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
-from dragoman.accounts.trace_context import PARENT, STATE, parent_of_call
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import MESSAGES
 from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.target import Target
+from dragoman.telemetry.trace_context import PARENT, STATE, parent_of_call
 
 _VERSION = b"anthropic-version"
 _BETA = b"anthropic-beta"

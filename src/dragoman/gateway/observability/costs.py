@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.observability.record import Attempt, RecordChanges
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
@@ -25,6 +24,7 @@ from dragoman.prices.cost import CLASSES, Cost, cost_of, ladder_of, nano, price
 from dragoman.prices.reported_cost import MEMBERS, said_of
 from dragoman.providers.model_facts import facts_of
 from dragoman.providers.provider import Provider
+from dragoman.records.journal_entry import Money, Tokens
 from dragoman.routing.target import Target
 
 # What was used and not reported.

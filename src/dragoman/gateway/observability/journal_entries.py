@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
 from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
 from dragoman.routing.target import Target
 from dragoman.translate import LossLine, heaviest_first
 

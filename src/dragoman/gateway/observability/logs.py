@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
-from dragoman.accounts.entry import Considered, Money
 from dragoman.errors import WireError
 from dragoman.gateway.observability.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.observability.log_writer import LogWriter
 from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
+from dragoman.records.journal_entry import Considered, Money
 from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.translate import changes_in
 from dragoman.wire.json import encode

@@ -6,9 +6,9 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import CONVERSATION, Considered, Money, Tokens
 from dragoman.model.failure import FailureKind
 from dragoman.model.response import Usage
+from dragoman.records.journal_entry import CONVERSATION, Considered, Money, Tokens
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
 
@@ -47,7 +47,7 @@ class Record(Struct, frozen=True):
     # By the loop's clock, as all times here but `time`, which is the wall's.
     started: float
     time: float
-    # What the accounts call it (`accounts/entry.py`); "" if it is none of their exchanges, or another one's beginning.
+    # What the accounts call it (`records/journal_entry.py`); "" if it is none of their exchanges, or another one's beginning.
     kind: str = CONVERSATION
     # Where the client is, what program it says it is, and under which gateway key it asks.
     address: str = ""

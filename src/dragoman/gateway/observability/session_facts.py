@@ -8,12 +8,12 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.secret import key_of, secret_in
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.model.session_hints import Sought
 from dragoman.protocols.registry import codec_of
+from dragoman.records.digest_key import key_of, secret_in
+from dragoman.records.journal_directory import folder_of
 from dragoman.sessions.assign import spot_of
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.fact_extraction import heard, spoken

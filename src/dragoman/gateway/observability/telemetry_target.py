@@ -12,15 +12,15 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
 
-from dragoman.accounts import genai_names
-from dragoman.accounts.drain import Told
-from dragoman.accounts.entry import Entry
-from dragoman.accounts.placing import Placed
-from dragoman.accounts.spans import ProviderPlace
-from dragoman.accounts.telemetry import Collector, Telemetry
 from dragoman.config.settings import Settings
 from dragoman.gateway.service import Service
 from dragoman.providers.provider import Provider
+from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_ingest import Told
+from dragoman.records.thread_assignment import Placed
+from dragoman.telemetry import genai_attributes
+from dragoman.telemetry.export_queue import Collector, Telemetry
+from dragoman.telemetry.spans import ProviderPlace
 
 # How long the end may wait for a collector, in seconds (pitfall 437).
 LAST_MOMENTS = 2.0
@@ -117,7 +117,7 @@ def places_of(settings: Settings) -> dict[str, ProviderPlace]:
 
 
 def _place(provider: Provider) -> ProviderPlace:
-    known = genai_names.PROVIDERS
+    known = genai_attributes.PROVIDERS
     # A second one of its kind, or another's models behind a cloud, is the cloud's.
     named = known.get(provider.transport) or known.get(provider.upstream) or provider.upstream
     if provider.transport == "echo":

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Storage
 from dragoman.gateway.observability.journal_entries import opened_entry, settled_entry
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
+from dragoman.records.rows import is_unpriced
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
-    from dragoman.accounts.drain import Told
-    from dragoman.accounts.drain_thread import Drain
-    from dragoman.accounts.journal import Journal
-    from dragoman.accounts.journal_sync import JournalSync
+    from dragoman.records.ingest_thread import Drain
+    from dragoman.records.journal import Journal
+    from dragoman.records.journal_ingest import Told
+    from dragoman.records.journal_sync import JournalSync
 
 MACHINE, REFUSE = "machine", "refuse"
 # Who is not let in has no account: so many of them are written down in a minute, some 80 MB a day.
@@ -73,10 +73,10 @@ class Accounting:
         if self._journal is not None or not storage.records or storage.path in ("", MEMORY):
             return
         # Here: commands that make a service to look something up account for nothing.
-        from dragoman.accounts.drain_thread import Drain
-        from dragoman.accounts.folder import folder_of
-        from dragoman.accounts.journal import Journal
-        from dragoman.accounts.journal_sync import JournalSync
+        from dragoman.records.ingest_thread import Drain
+        from dragoman.records.journal import Journal
+        from dragoman.records.journal_directory import folder_of
+        from dragoman.records.journal_sync import JournalSync
 
         self._loop = asyncio.get_running_loop()
         folder = folder_of(storage.path)

@@ -11,7 +11,6 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.ids import answer_suffix
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, RefusedError, WireError
 from dragoman.gateway.endpoints.other_paths import ask_in_turn, check_relayed, order_for, pass_on
@@ -40,6 +39,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
+from dragoman.records.ids import answer_suffix
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode

@@ -1,0 +1,323 @@
+"""Exchanges: those that were written down, as a list, as they come, or one by what anybody calls it, with details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.model.features import weight_of
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.records.digest_key import NAME as SECRET
+from dragoman.records.digest_key import key_of, secret_in
+from dragoman.records.ids import exchange_of, times_of
+from dragoman.records.journal_entry import Call, Considered, Lost, Money, Tokens, known_cost
+from dragoman.records.rows import Details, details_of
+from dragoman.rules.ids import object_ids
+from dragoman.rules.timestamps import format_instant
+from dragoman.sessions.assign import answer_of
+from dragoman.store.record_queries import RecordQuestions, RecordRow, Wanted
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import SessionQuestions
+from dragoman.store.session_tables import SessionRow, ThreadRow
+from dragoman.wire.history_digest import digest
+
+# So many are shown where a text means several.
+_SEVERAL = 5
+_ANY = (1 << 63) - 1
+_MICRO = 1_000_000
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """One exchange: its row, what else is known of it, and where it belongs; None if that is nowhere."""
+
+    row: RecordRow
+    details: Details
+    session: SessionRow | None = None
+    thread: ThreadRow | None = None
+
+    @property
+    def ended(self) -> int:
+        """When it was settled, in microseconds."""
+        return self.row.time + self.row.took
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """What it took; None if nobody said and nothing was counted."""
+        row = self.row
+        if row.input is None and row.output is None:
+            return None
+        return Tokens(
+            row.input or 0,
+            row.cache_read or 0,
+            row.cache_write or 0,
+            row.cache_write_1h or 0,
+            row.output or 0,
+            row.thinking or 0,
+            row.searches or 0,
+        )
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens in a second between the first content and the end; None for what was not told as it came."""
+        row = self.row
+        return speed_of(row.output or 0, row.first or 0, row.took) if row.stream else None
+
+
+def speed_of(output: int, first: int, ended: int) -> float | None:
+    """Tokens in a second, without the time that passed before the first of them; None if that cannot be said."""
+    if not first or output < 2 or ended <= first:
+        return None
+    return (output - 1) * _MICRO / (ended - first)
+
+
+def fresh_of(tokens: Tokens) -> int:
+    """What was read anew: neither from a cache nor written to one; the three of them are the input."""
+    return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
+
+
+def latest(tables: AccountTables, wanted: Wanted, most: int) -> list[Exchange]:
+    """The latest exchanges of those that are wanted, in the order in which they began."""
+    return _placed(tables, reversed(RecordQuestions(tables.connection).latest(wanted, most)))
+
+
+def newest(tables: AccountTables) -> int:
+    """The number of what was written down last."""
+    return RecordQuestions(tables.connection).newest()
+
+
+def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list[Exchange]:
+    """Those that were written down behind a number, in that order."""
+    return _placed(tables, RecordQuestions(tables.connection).after(number, wanted, most))
+
+
+def find(tables: AccountTables, text: str, folder: Path | None = None) -> Exchange:
+    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
+
+    Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
+    one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `folder`
+    leads to.
+    """
+    questions = RecordQuestions(tables.connection)
+    found: list[RecordRow] = []
+    for told in (text, exchange_of(text)):
+        times = times_of(told)
+        if times is not None and not found:
+            found = questions.between(told, *times, _SEVERAL + 1)
+    if not found and text:
+        found = questions.anywhere(text, _SEVERAL + 1, object_ids(text))
+    if not found and text and folder is not None:
+        found = _of_kept_answer(tables, text, folder)
+    if not found:
+        raise DragomanError(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
+    if len(found) > 1:
+        names = ", ".join(row.id for row in found[:_SEVERAL])
+        more = " and more" if len(found) > _SEVERAL else ""
+        raise DragomanError(f"{text!r} means several exchanges: {names}{more}")
+    return _placed(tables, found)[0]
+
+
+def _of_kept_answer(tables: AccountTables, text: str, folder: Path) -> list[RecordRow]:
+    """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
+    try:
+        if not (folder / SECRET).exists():
+            return []
+        secret = secret_in(folder)
+    except OSError as error:
+        raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
+    questions = SessionQuestions(tables.connection)
+    for key in questions.with_sessions():
+        named = digest(key_of(secret, key), "response", text)
+        tips = tables.speakers.tips([answer_of(named)])
+        for thread in questions.thread_rows(number for _, number, _, _ in tips).values():
+            spoken = Wanted(session=thread.session, thread=thread.id)
+            for row in RecordQuestions(tables.connection).latest(spoken, _ANY):
+                if details_of(row.details).facts.answer_id == named:
+                    return [row]
+    return []
+
+
+def _placed(tables: AccountTables, rows: Iterable[RecordRow]) -> list[Exchange]:
+    """Rows with the sessions and threads that they belong to."""
+    rows = list(rows)
+    questions = SessionQuestions(tables.connection)
+    sessions = questions.of(row.session for row in rows if row.session)
+    threads = questions.thread_rows(row.thread for row in rows if row.thread)
+    return [
+        Exchange(
+            row=row,
+            details=details_of(row.details),
+            session=sessions.get(row.session),
+            thread=threads.get(row.thread),
+        )
+        for row in rows
+    ]
+
+
+def as_json(exchange: Exchange) -> JsonObject:
+    """All that is known of an exchange, for programs; members are added, and never renamed."""
+    row, details = exchange.row, exchange.details
+    return {
+        "id": row.id,
+        "time": instant(row.time),
+        "ended": instant(exchange.ended),
+        "outcome": row.outcome,
+        "kind": row.kind,
+        "key": row.key,
+        "client": row.client,
+        "program": row.program,
+        "address": row.address,
+        "launch": row.launch,
+        "session": session_as_json(exchange.session),
+        "thread": None if exchange.thread is None else thread_as_json(exchange.thread),
+        "dialect": row.dialect,
+        "path": row.path,
+        "stream": bool(row.stream),
+        "asked": row.asked,
+        "provider": row.provider,
+        "model": row.model,
+        "served_dialect": row.served,
+        "answered_by": row.answered_by,
+        "route": row.route,
+        "policy": row.policy,
+        "reason": row.reason,
+        "full": list(details.full),
+        "status": row.status,
+        "failure": row.failure,
+        "why": details.why,
+        "stop": row.stop,
+        "first_microseconds": row.first,
+        "took_microseconds": row.took,
+        "tokens_per_second": exchange.speed,
+        **_tokens(exchange.tokens),
+        "estimated": bool(row.estimated),
+        **_money(details.money),
+        "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
+        "unpriced": bool(row.unpriced),
+        "losses": [_lost(loss) for loss in details.losses],
+        "attempts": [_attempt(call) for call in details.calls],
+        "upstream_id": row.upstream_id,
+        "response_id": row.response_id,
+        "request_bytes": details.size,
+        "trace": details.trace,
+        "considered": [_considered(found) for found in details.considered],
+        "considered_more": details.considered_more,
+    }
+
+
+def session_as_json(session: SessionRow | None) -> JsonValue:
+    """A session by its names; None if there is none."""
+    return None if session is None else {"id": session.name, "key": session.key, "client": session.client}
+
+
+def thread_as_json(thread: ThreadRow) -> JsonObject:
+    """A thread, what it is called, and by which rule it was placed."""
+    return {
+        "number": thread.id,
+        "name": thread.name,
+        "class": thread.kind,
+        "label": thread.label,
+        "rule": thread.rule,
+        "sure": thread.sure,
+        "rules_version": thread.rules,
+    }
+
+
+def instant(micro: int) -> str:
+    """A time in UTC, to the microsecond."""
+    seconds, rest = divmod(micro, _MICRO)
+    return f"{format_instant(seconds)[:-1]}.{rest:06d}Z"
+
+
+def _tokens(tokens: Tokens | None) -> JsonObject:
+    """Counts by the names that usage has; what is fresh, read and written is the input."""
+    if tokens is None:
+        return dict.fromkeys(_COUNTED)
+    counts = (
+        tokens.input,
+        fresh_of(tokens),
+        tokens.cache_read,
+        tokens.cache_write,
+        tokens.cache_write_1h,
+        tokens.output,
+        tokens.thinking,
+        tokens.searches,
+    )
+    return dict(zip(_COUNTED, counts, strict=True))
+
+
+_COUNTED = (
+    "input_tokens",
+    "fresh_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "thinking_tokens",
+    "searches",
+)
+
+
+def _money(money: Money | None) -> JsonObject:
+    if money is None:
+        return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "said_cost_nano_usd": None}
+    amounts: JsonObject = {name: None if money.known is None else amount for name, amount in classes_of(money)}
+    return {
+        "cost": {**amounts, "unpriced": list(money.unpriced)},
+        "price_version": money.version,
+        "price_entry": money.entry,
+        "tier": money.tier,
+        "said_cost_nano_usd": money.said,
+    }
+
+
+def classes_of(money: Money) -> list[tuple[str, int]]:
+    """What was paid for, in nano-dollars; together it is the total."""
+    return [
+        ("input", money.input),
+        ("cache_read", money.cache_read),
+        ("cache_write", money.cache_write),
+        ("cache_write_1h", money.cache_write_1h),
+        ("output", money.output),
+        ("thinking", money.thinking),
+        ("search", money.search),
+        ("request", money.request),
+    ]
+
+
+def _lost(loss: Lost) -> JsonValue:
+    return {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
+
+
+def _considered(found: Considered) -> JsonValue:
+    return {
+        "target": found.target,
+        "why": found.why,
+        "cost_nano_usd": found.cost,
+        "losses": found.losses,
+        "first_token_microseconds": found.first_token,
+        "tokens_per_second": found.rate,
+    }
+
+
+def _attempt(call: Call) -> JsonValue:
+    tokens, money = call.tokens, call.money
+    return {
+        "provider": call.provider,
+        "model": call.model,
+        "dialect": call.protocol,
+        "outcome": call.kind,
+        "status": call.status,
+        "key": call.key,
+        "started_microseconds": call.started,
+        "first_microseconds": call.first or None,
+        "ended_microseconds": call.ended,
+        "upstream_id": call.upstream_id,
+        "maybe_billed": call.maybe_billed,
+        **_tokens(tokens),
+        "estimated": call.estimated,
+        **_money(money),
+        "cost_nano_usd": None if money is None else money.known,
+    }

@@ -1,0 +1,227 @@
+"""Export: everything that is recorded of exchanges, for other programs: a line of JSON or of CSV each.
+
+Figures are called as usage calls them. What begins like a formula is text in CSV, also for whoever opens it in a
+spreadsheet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.records.journal_entry import Money, known_cost
+from dragoman.records.rows import Details, details_of
+from dragoman.store.exports import Exports
+
+# How a line calls what a row has, in the order in which it is told.
+FIELDS = {
+    "id": "id",
+    "time": "time",
+    "kind": "kind",
+    "outcome": "outcome",
+    "key": "key",
+    "client": "client",
+    "program": "program",
+    "address": "address",
+    "launch": "launch",
+    "session": "session_name",
+    "session_id": "session",
+    "thread": "thread_name",
+    "thread_id": "thread",
+    "class": "thread_class",
+    "dialect": "dialect",
+    "path": "path",
+    "stream": "stream",
+    "asked": "asked",
+    "provider": "provider",
+    "model": "model",
+    "served": "served",
+    "answered_by": "answered_by",
+    "route": "route",
+    "policy": "policy",
+    "reason": "reason",
+    "status": "status",
+    "failure": "failure",
+    "stop": "stop",
+    "first_microseconds": "first",
+    "took_microseconds": "took",
+    "input_tokens": "input",
+    "cache_read_tokens": "cache_read",
+    "cache_write_tokens": "cache_write",
+    "cache_write_1h_tokens": "cache_write_1h",
+    "output_tokens": "output",
+    "thinking_tokens": "thinking",
+    "searches": "searches",
+    "estimated": "estimated",
+    "cost_nano_usd": "cost",
+    "unpriced": "unpriced",
+    "provider_cost_nano_usd": "said_cost",
+    "price_version": "price",
+    "losses": "losses",
+    "bookkeeping_losses": "bookkeeping",
+    "upstream_id": "upstream_id",
+    "response_id": "response_id",
+    "details": "details",
+}
+# Between `input_tokens` and what of it caches had.
+FRESH = "fresh_tokens"
+# As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+_YES_OR_NO = ("stream", "estimated", "unpriced")
+# What a terminal obeys, by itself or in the order of letters: names from outside may have it, and who exports without
+# a file sees it. Tabs and ends of lines within a cell are the reader's.
+_OBEYED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_obeyed = re.compile(f"[{_OBEYED}]").sub
+
+_encode = msgspec.json.Encoder().encode
+
+
+def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
+    """All that is recorded of the exchanges between two times, in microseconds, in the order of their beginnings."""
+    names = tuple(FIELDS)
+    for row in exports.rows(tuple(FIELDS.values()), since, until):
+        told: JsonObject = dict(zip(names, row, strict=True))
+        told["time"] = as_time(row[names.index("time")])
+        for name in _YES_OR_NO:
+            told[name] = bool(told[name])
+        told["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=told["unpriced"] is True)
+        told["details"] = details_as_json(row[-1])
+        yield _with_fresh(told)
+
+
+def _with_fresh(told: JsonObject) -> JsonObject:
+    found: JsonObject = {}
+    for name, value in told.items():
+        found[name] = value
+        if name == "input_tokens":
+            read, write = told["cache_read_tokens"], told["cache_write_tokens"]
+            known = isinstance(value, int) and isinstance(read, int) and isinstance(write, int)
+            found[FRESH] = value - read - write if known else None  # type: ignore[operator]  # all three are numbers
+    return found
+
+
+def as_time(micro: int) -> str:
+    """A time for programs, in UTC."""
+    return datetime.fromtimestamp(micro // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{micro % 1_000_000:06d}Z"
+
+
+def details_as_json(kept: bytes) -> JsonValue:
+    """The rest of an entry, by the names of its members."""
+    try:
+        return _named(details_of(kept))
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        # Of a release that says it otherwise; whoever exports has it as it is.
+        return kept.decode("utf-8", "replace")
+
+
+def _named(value: object) -> JsonValue:
+    if isinstance(value, Struct):
+        told: JsonObject = {}
+        for name in value.__struct_fields__:
+            found = getattr(value, name)
+            if isinstance(value, Money) and value.known is None and type(found) is int and name != "said":
+                # Of an amount without a price nothing is known either.
+                continue
+            # What nothing is known of need not be said.
+            if found not in ("", (), None):
+                told[name] = _named(found)
+        return told
+    if isinstance(value, (tuple, list)):
+        return [_named(each) for each in value]
+    return value  # type: ignore[return-value]  # members are texts, numbers and truths
+
+
+def as_json_lines(told: Iterator[JsonObject]) -> Iterator[bytes]:
+    """One object on each line, in which nothing is left that a terminal would obey."""
+    for each in told:
+        line = _encode(each)
+        if not line.isascii():
+            # Those of ASCII are escaped by JSON itself.
+            line = _obeyed(lambda found: f"\\u{ord(found[0]):04x}", line.decode()).encode()
+        yield line + b"\n"
+
+
+def as_csv(names: Sequence[str], told: Iterator[JsonObject]) -> Iterator[bytes]:
+    """A line of names, and one for each; what is no text and no number is JSON in its cell."""
+    yield csv_line(names)
+    for each in told:
+        yield csv_line([_cell(each[name]) for name in names])
+
+
+def csv_names() -> tuple[str, ...]:
+    """The names of an export's columns."""
+    return tuple(_with_fresh(dict.fromkeys(FIELDS)))
+
+
+def _cell(value: JsonValue) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _encode(value).decode() if isinstance(value, (dict, list)) else value
+
+
+def csv_line(cells: Sequence[object]) -> bytes:
+    """One line of CSV; texts that begin like a formula have an apostrophe before them.
+
+    What a terminal would obey is a question mark: CSV has no other way to write it.
+    """
+    written = io.StringIO()
+    safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell for cell in cells]
+    # By its ending the writer knows what has to stand in quotes.
+    csv.writer(written, lineterminator="\r\n").writerow(safe)
+    text = _obeyed("?", written.getvalue().removesuffix("\r\n"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+class CallId(Struct, frozen=True, kw_only=True):
+    """One call to a provider, by the provider's own id, to lay beside its invoice; "" if it told none."""
+
+    provider: str
+    id: str
+    time: str
+    model: str
+    status: int
+    exchange: str
+
+
+_OF_CALLS = ("id", "time", "provider", "model", "status", "upstream_id", "details")
+
+
+def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ...]]:
+    """Every call that was made for each exchange, also those that failed before another answered."""
+    for exchange, time, provider, model, status, upstream_id, kept in exports.rows(_OF_CALLS, since, until):
+        try:
+            made = details_of(kept).calls
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            made = Details().calls
+        if made:
+            yield tuple(
+                CallId(
+                    provider=call.provider,
+                    id=call.upstream_id,
+                    time=as_time(time + call.started),
+                    model=call.model,
+                    status=call.status,
+                    exchange=exchange,
+                )
+                for call in made
+            )
+        elif upstream_id:
+            yield (
+                CallId(
+                    provider=provider,
+                    id=upstream_id,
+                    time=as_time(time),
+                    model=model,
+                    status=status,
+                    exchange=exchange,
+                ),
+            )
+        else:
+            yield ()

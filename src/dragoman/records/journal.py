@@ -1,0 +1,319 @@
+"""Journal: a worker writes down what is known of its exchanges, a line each, by one `write` (decision 32).
+
+    <crc32 in hex> ["begun", 1, "<journal before it>", [entries that are open]]     the first line
+    <crc32 in hex> ["open", entry]
+    <crc32 in hex> ["exchange", entry]
+
+What the kernel has survives the process, so nothing is ever waited for. A journal that is full is followed by another
+one, which begins with what is open: by its first line the one before it is known to be at its end. Who holds the lock
+of a journal writes it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from dragoman.records.journal_directory import JOURNAL, make_folder
+from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_lock import lock_one_that_is_there
+from dragoman.records.sanitize import mended
+
+VERSION = 1
+# A journal is followed by another one beyond so many bytes.
+MOST = 16 * 1024 * 1024
+# Lines that could not be written wait for room in memory, up to so many bytes.
+_MOST_WAITING = 4 * 1024 * 1024
+# How long, in seconds, a journal that could not be opened is left alone.
+_REOPEN_AFTER = 1.0
+# One that somebody removes can still be read by whoever has it open.
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
+# Names that others took, one after the other, until it is believed that something else is wrong.
+_TRIES = 8
+
+_encode = msgspec.json.Encoder().encode
+# Sums of how lines begin.
+_OPEN, _EXCHANGE = crc32(b'["open",'), crc32(b'["exchange",')
+
+
+class Journal:
+    """The journal of one worker, and those that follow it; used by one thread, but for what is only read.
+
+    `problem` says why lines cannot be written at present, `lost` how many of them never will be. `begun` is the time of
+    the present file, in microseconds. `retire` is given each file that is done with, to be closed; closing it gives up
+    its lock. `removed` are files that somebody took away from under it, still open, for whoever drains to read and
+    close.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        most: int = MOST,
+        clock: Callable[[], int] = time.time_ns,
+        write: Callable[[int, bytes], int] = os.write,
+        retire: Callable[[int], None] = os.close,
+    ) -> None:
+        self._folder = folder
+        self._most = most
+        self._clock = clock
+        self._write = write
+        self._retire = retire
+        self._descriptor = -1
+        self._number = 0
+        self._open: dict[str, bytes] = {}
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        # The last line has no end: the next one begins with it.
+        self._torn = False
+        self._tried = 0
+        self._closed = False
+        self.path: Path | None = None
+        self.size = self._first = 0
+        self.begun = 0
+        self.problem = ""
+        self.lost = 0
+        self.removed: deque[tuple[Path, int]] = deque()
+        self._begin()
+
+    @property
+    def descriptor(self) -> int:
+        """The file that is written to at present; -1 if there is none."""
+        return self._descriptor
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closed
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has removed the present file, or moved it away: nobody else can find what is written."""
+        try:
+            return self.path is not None and self._descriptor >= 0 and not self.path.exists()
+        except OSError:
+            # A folder that cannot be looked into for a while says nothing of what is in it.
+            return False
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing stands in the present file but its first line."""
+        return self.size == self._first
+
+    def open(self, entry: Entry) -> None:
+        """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
+        encoded = _encoded(entry)
+        self._open[entry.id] = encoded
+        if self._descriptor < 0 or self._waiting or self._torn:
+            return
+        line = b'%08x ["open",%b]\n' % (crc32(b"]", crc32(encoded, _OPEN)), encoded)
+        try:
+            written = self._write(self._descriptor, line)
+        except OSError as error:
+            self.problem = _words(error)
+            return
+        if written == len(line):
+            self.size += written
+        else:
+            self._write_rest(line, written)
+
+    def settle(self, entry: Entry) -> bool:
+        """Write down an exchange that is settled; False if that could not be done now."""
+        self._open.pop(entry.id, None)
+        encoded = _encoded(entry)
+        # As `_line`, without copies.
+        line = b'%08x ["exchange",%b]\n' % (crc32(b"]", crc32(encoded, _EXCHANGE)), encoded)
+        if not self._waiting and not self._torn and self._descriptor >= 0:
+            try:
+                written = self._write(self._descriptor, line)
+            except OSError as error:
+                self.problem = _words(error)
+            else:
+                if written == len(line):
+                    self.size += written
+                    if self.size > self._most:
+                        self.rotate()
+                    return True
+                if self._write_rest(line, written):
+                    return True
+        self._wait(line)
+        return self.tend()
+
+    def tend(self) -> bool:
+        """Write what could not be written until now; False if that cannot be done yet."""
+        if self._closed:
+            return False
+        if self._descriptor < 0 and not self._begin():
+            return False
+        while self._waiting or self._torn or self.problem:
+            # Where nothing waits, an empty line shows whether there is room again.
+            line = self._waiting[0] if self._waiting else b""
+            if self._torn or not line:
+                line = b"\n" + line
+            try:
+                written = self._write(self._descriptor, line)
+            except OSError as error:
+                self.problem = _words(error)
+                return False
+            if written == len(line):
+                self.size += written
+            elif not self._write_rest(line, written):
+                return False
+            self._torn = False
+            self.problem = ""
+            if self._waiting:
+                self._waiting_bytes -= len(self._waiting.popleft())
+        if self.size > self._most:
+            self.rotate()
+        return True
+
+    def rotate(self) -> None:
+        """Begin another file, and let go of the present one; that stays if no other can be begun, unless it is gone."""
+        if self._closed or self._descriptor < 0:
+            return
+        if not self.is_gone:
+            self._begin()
+            return
+        assert self.path is not None
+        try:
+            self.removed.append((self.path, os.dup(self._descriptor)))
+        except OSError:
+            # It serves on until it can be handed over: whoever drains asks again.
+            return
+        if not self._begin():
+            descriptor, self._descriptor = self._descriptor, -1
+            self._let_go(descriptor)
+            # Once more, to know why; what is open is told in the next one.
+            self._tried = 0
+            self._begin()
+
+    def close(self) -> None:
+        """Let go of the file; what is open in it is taken for crashed by whoever drains it."""
+        self.tend()
+        self._closed = True
+        descriptor = self._descriptor
+        if self.path is not None and descriptor >= 0:
+            if self.is_bare and not self._open:
+                with suppress(OSError):
+                    # While it is still held: nobody is to find an orphan in which nothing stands.
+                    self.path.unlink(missing_ok=True)
+            elif self.is_gone:
+                try:
+                    self.removed.append((self.path, os.dup(descriptor)))
+                except OSError:
+                    # Itself, then: it is not to be closed before it is read.
+                    self.removed.append((self.path, descriptor))
+                    descriptor = -1
+        self._descriptor = -1
+        self._let_go(descriptor)
+        self.lost += len(self._waiting)
+        self._waiting.clear()
+
+    def _write_rest(self, line: bytes, written: int) -> bool:
+        """Write what is left of a line; where that cannot be done, take the part back, which is no line to anybody."""
+        try:
+            # A second try also says why the first one ended.
+            written += self._write(self._descriptor, line[written:])
+            if written == len(line):
+                self.size += written
+                return True
+            self.problem = "a line could be written in part alone"
+        except OSError as error:
+            self.problem = _words(error)
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError:
+            self.size += written
+            self._torn = True
+        return False
+
+    def _wait(self, line: bytes) -> None:
+        if self._waiting_bytes + len(line) > _MOST_WAITING:
+            self.lost += 1
+            return
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+
+    def _begin(self) -> bool:
+        now = self._clock()
+        if self._tried and 0 <= now - self._tried < _REOPEN_AFTER * 1e9 and self._descriptor < 0:
+            return False
+        self._tried = now
+        try:
+            descriptor, path = self._made(now // 1000)
+        except OSError as error:
+            if self._descriptor < 0:
+                self.problem = _words(error)
+            return False
+        before = self.path.name if self.path is not None and self._descriptor >= 0 else ""
+        line = _line(b'["begun",%d,"%b",[%b]]' % (VERSION, before.encode(), b",".join(self._open.values())))
+        try:
+            written = self._write(descriptor, line)
+        except OSError as error:
+            written = 0
+            self.problem = _words(error)
+        if written != len(line) and self._descriptor >= 0:
+            # Without its first line nobody knows what goes on here: the one before it serves on, beyond its size.
+            with suppress(OSError):
+                # One that stays is an orphan in which nothing stands.
+                path.unlink(missing_ok=True)
+            os.close(descriptor)
+            return False
+        former, self._descriptor = self._descriptor, descriptor
+        self.path, self.size, self.begun = path, written, now // 1000
+        self._first = written
+        self._torn = 0 < written < len(line)
+        self._let_go(former)
+        return True
+
+    def _let_go(self, descriptor: int) -> None:
+        """Give up a file, if it is one; nobody who settles fails by how it is closed."""
+        try:
+            if descriptor >= 0:
+                self._retire(descriptor)
+        except OSError as error:
+            self.problem = _words(error)
+
+    def _made(self, now: int) -> tuple[int, Path]:
+        """A new file that is locked, and of a name that nobody had before."""
+        make_folder(self._folder)
+        for step in range(_TRIES):
+            self._number += 1
+            path = self._folder / f"{max(now, self.begun + 1) + step:017d}-{os.getpid()}-{self._number}{JOURNAL}"
+            try:
+                descriptor = os.open(path, _FLAGS, 0o600)
+            except FileExistsError:
+                continue
+            try:
+                # Whoever drains may have found it without its lock, empty, and have removed it.
+                if lock_one_that_is_there(descriptor):
+                    return descriptor, path
+            except OSError:
+                os.close(descriptor)
+                path.unlink(missing_ok=True)
+                raise
+            os.close(descriptor)
+        raise FileExistsError("no name is left for a journal")
+
+
+def _encoded(entry: Entry) -> bytes:
+    try:
+        return _encode(entry)
+    except UnicodeEncodeError:
+        # A client may call itself anything.
+        return _encode(mended(entry))
+
+
+def _line(body: bytes) -> bytes:
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

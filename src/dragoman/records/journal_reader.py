@@ -1,0 +1,208 @@
+"""Journal reader: the lines of a journal, as far as they are whole (decision 32)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from dragoman.records.journal_entry import Entry
+
+# So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
+# others in between, as writing them does; more where a line is longer, or where nothing in it is right.
+_PIECE = 64 * 1024
+_BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
+# Nothing comes of these in the tables, right or wrong.
+_UNREAD = (_OPEN, _BEGUN)
+# Whoever reads much and writes nothing leaves the interpreter to others now and then, for as long as it takes to be
+# taken up, in seconds.
+_BREATH = 0.00005
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[Entry, ...]]).decode
+
+
+class Piece(NamedTuple):
+    """What stands between two places of a journal: settled exchanges, and how many lines there are wrong."""
+
+    start: int
+    end: int
+    entries: list[Entry]
+    damaged: int = 0
+
+
+class Story(NamedTuple):
+    """A journal as a whole: which one it follows, and what was opened in it and not settled."""
+
+    before: str
+    unsettled: list[Entry]
+
+
+def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> Piece:
+    """Read on from a place, up to another one if given; the piece is empty where nothing whole follows.
+
+    Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
+    unless nobody writes any more: then those that have an end are passed over, too.
+    """
+    size = _PIECE
+    while True:
+        wanted = size if until is None else min(size, until - start)
+        data = os.pread(descriptor, wanted, start) if wanted > 0 else b""
+        piece = _right_piece(data, start) or _damaged_piece(data, start, is_over=is_over and len(data) < size)
+        if len(data) < size or piece.end > start:
+            return piece
+        size *= 4
+
+
+def _right_piece(data: bytes, start: int) -> Piece | None:
+    """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
+    entries: list[Entry] = []
+    at = 0
+    try:
+        while (end := data.find(b"\n", at)) >= 0:
+            if data[at + 9 : at + 21] == _EXCHANGE:
+                body = data[at + 9 : end]
+                if data[at : at + 9] != b"%08x " % crc32(body):
+                    return None
+                entries.append(_decode_entry(body[12:-1]))
+            elif not data.startswith(_UNREAD, at + 9):
+                return None
+            at = end + 1
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return None
+    return Piece(start, start + at, entries)
+
+
+def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> Piece:
+    entries: list[Entry] = []
+    end, damaged, wrong, wrong_end = start, 0, 0, start
+    for line, at in _lines(data, start):
+        if not _is_right(line):
+            if line:
+                wrong, wrong_end = wrong + 1, at
+            elif not wrong:
+                end = at
+            continue
+        damaged, wrong, end = damaged + wrong, 0, at
+        try:
+            if line.startswith(_EXCHANGE, 9):
+                entries.append(_decode_entry(line[21:-1]))
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            # Its sum is right: it was written by a release that says things otherwise.
+            damaged += 1
+    if is_over and wrong:
+        damaged, end = damaged + wrong, wrong_end
+    return Piece(start, end, entries, damaged)
+
+
+def read_story(descriptor: int) -> Story:
+    """Look a journal through that nobody writes any more."""
+    before = ""
+    found: dict[str, Entry] = {}
+    for line in _right_lines(descriptor):
+        try:
+            if line.startswith(_OPEN, 9):
+                entry = _decode_entry(memoryview(line)[17:-1])
+                found[entry.id] = entry
+            elif line.startswith(_EXCHANGE, 9):
+                found.pop(_decode_entry(memoryview(line)[21:-1]).id, None)
+            elif line.startswith(_BEGUN, 9):
+                _, _, before, carried = _decode_begun(memoryview(line)[9:])
+                found.update((entry.id, entry) for entry in carried)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            continue
+    return Story(before, list(found.values()))
+
+
+def read_before(descriptor: int) -> str | None:
+    """Which journal this one follows, "" if none; None if its first line is not whole."""
+    for line in _right_lines(descriptor):
+        if not line.startswith(_BEGUN, 9):
+            return None
+        try:
+            return _decode_begun(memoryview(line)[9:])[2]
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return None
+    return None
+
+
+def _right_lines(descriptor: int) -> Iterator[bytes]:
+    at, rest = 0, b""
+    while data := os.pread(descriptor, _PIECE, at):
+        at += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        time.sleep(_BREATH)
+        for line in lines:
+            if _is_right(line):
+                yield line
+
+
+def _lines(data: bytes, start: int) -> Iterator[tuple[bytes, int]]:
+    """Lines that have an end, and where that is."""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        yield data[at:end], start + end + 1
+        at = end + 1
+
+
+def _is_right(line: bytes) -> bool:
+    return line[:9] == b"%08x " % crc32(line[9:]) and len(line) > 9
+
+
+class News(NamedTuple):
+    """What was written behind a place, up to another: what was opened and not settled there, and ids that were settled
+    and not opened there, but before or in the journal before."""
+
+    end: int
+    opened: dict[str, Entry]
+    settled: list[str]
+
+
+def read_news(descriptor: int, start: int) -> News:
+    """Read on from a place of a journal that is being written; nothing of it is kept that was settled meanwhile."""
+    size = _PIECE
+    while True:
+        data = os.pread(descriptor, size, start)
+        lines: dict[str, bytes] = {}
+        carried: dict[str, Entry] = {}
+        settled: list[str] = []
+        end = start
+        for line, at in _lines(data, start):
+            if not _is_right(line):
+                continue
+            end = at
+            if line.startswith(_OPEN, 9):
+                lines[_id_in(line, 17)] = line
+            elif line.startswith(_EXCHANGE, 9):
+                name = _id_in(line, 21)
+                if lines.pop(name, None) is None:
+                    carried.pop(name, None)
+                    settled.append(name)
+            elif line.startswith(_BEGUN, 9):
+                carried.update((entry.id, entry) for entry in _carried(line))
+        if len(data) == size and end == start:
+            size *= 4
+            continue
+        for name, line in lines.items():
+            try:
+                carried[name] = _decode_entry(memoryview(line)[17:-1])
+            except (msgspec.ValidationError, msgspec.DecodeError):
+                # It was written by a release that says things otherwise.
+                continue
+        return News(end, carried, settled)
+
+
+def _id_in(line: bytes, at: int) -> str:
+    """The id of the entry that begins at a place; ids are made here, and have nothing that JSON escapes."""
+    return line[at + 2 : line.find(b'"', at + 2)].decode("ascii", "replace")
+
+
+def _carried(line: bytes) -> tuple[Entry, ...]:
+    try:
+        return _decode_begun(memoryview(line)[9:])[3]
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return ()

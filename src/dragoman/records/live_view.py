@@ -1,0 +1,301 @@
+"""Live: what is open now, by journals, and what the last minute came to, by rows; told again each second.
+
+What was opened and not settled is open as long as its worker holds its journal: the drain makes rows of what is left of
+others. Journals are read on from where they were left, so that to look again costs what was written since.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.records.journal_directory import folder_of, journals_in
+from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, Entry
+from dragoman.records.journal_reader import News, read_news
+from dragoman.records.thread_status import Opened, Standing, standing_of
+from dragoman.store.record_queries import WRONG, RecordQuestions, RecordRow, Wanted
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import Figures, LastExchange, SessionQuestions
+from dragoman.store.session_tables import SessionRow, ThreadRow
+
+MINUTE = 60_000_000
+# Exchanges that began so long ago, in microseconds, are looked at first: what ended in the last minute may have taken
+# a while.
+_LOOKED_BACK = 30 * MINUTE
+_AT_ONCE = 10_000
+
+
+class OpenExchanges:
+    """What is open in the journals of a folder."""
+
+    def __init__(self, path: str) -> None:
+        self._folder = folder_of(path)
+        self._followed: dict[str, _Followed] = {}
+
+    def look(self) -> list[Entry]:
+        """What is open now, in the order in which it began."""
+        journals = journals_in(self._folder)
+        names = {journal.name for journal in journals}
+        self._followed = {name: each for name, each in self._followed.items() if name in names}
+        for journal in journals:
+            self._followed.setdefault(journal.name, _Followed()).read_on(journal)
+        opened: dict[str, Entry] = {}
+        for each in self._followed.values():
+            opened.update(each.opened)
+        # What a journal carried over may be settled in the next one.
+        for each in self._followed.values():
+            for name in each.settled:
+                opened.pop(name, None)
+        return sorted(opened.values(), key=lambda entry: (entry.time, entry.id))
+
+
+class _Followed:
+    """One journal, as far as it was read."""
+
+    __slots__ = ("_at", "opened", "settled")
+
+    def __init__(self) -> None:
+        self._at = 0
+        self.opened: dict[str, Entry] = {}
+        # Of those that were opened before they were read of: maybe in a journal before this one.
+        self.settled: set[str] = set()
+
+    def read_on(self, journal: Path) -> None:
+        try:
+            descriptor = os.open(journal, os.O_RDONLY)
+        except FileNotFoundError:
+            # Somebody is done with it.
+            self.opened.clear()
+            return
+        try:
+            while True:
+                news = read_news(descriptor, self._at)
+                if news.end == self._at:
+                    return
+                self._at = news.end
+                self._take(news)
+        finally:
+            os.close(descriptor)
+
+    def _take(self, news: News) -> None:
+        self.opened.update(news.opened)
+        for name in news.settled:
+            self.opened.pop(name, None)
+            self.settled.add(name)
+
+
+class SessionPlace(Struct, frozen=True):
+    """Where what is open belongs, as far as that is known before it is settled."""
+
+    session: SessionRow | None = None
+    thread: ThreadRow | None = None
+
+
+def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, SessionPlace]:
+    """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
+    questions = SessionQuestions(tables.connection)
+    # Many are open in few sessions.
+    sessions: dict[tuple[str, str], SessionRow | None] = {}
+    threads: dict[int, list[ThreadRow]] = {}
+    found: dict[str, SessionPlace] = {}
+
+    def called(key: str, name: str) -> SessionRow | None:
+        if (key, name) not in sessions:
+            rows = questions.named(name, key, 1) if name else []
+            sessions[key, name] = next((row for row in rows if row.name == name), None)
+        return sessions[key, name]
+
+    for entry in opened:
+        facts = entry.facts
+        session, name = called(entry.key, facts.session), facts.thread
+        if session is None and facts.parent:
+            # Some clients give agents sessions of their own, which are threads of another one.
+            session, name = called(entry.key, facts.parent), facts.session
+        thread: ThreadRow | None = None
+        if session is not None:
+            if session.id not in threads:
+                threads[session.id] = [row for row, _ in questions.threads(session.id)]
+            named = [row for row in threads[session.id] if name and row.name == name]
+            main = [row for row in threads[session.id] if not name and row.kind == "main"]
+            thread = next(reversed(named or main), None)
+        found[entry.id] = SessionPlace(session, thread)
+    return found
+
+
+def latest_by(
+    opened: Iterable[Entry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
+) -> dict[int, int]:
+    """When the latest open exchange began, by the number of a session or a thread; 0 is none."""
+    found: dict[int, int] = {}
+    for entry in opened:
+        of = number(places.get(entry.id, SessionPlace()))
+        if of and entry.kind == CONVERSATION:
+            found[of] = max(found.get(of, 0), entry.time)
+    return found
+
+
+def opened_now(tables: AccountTables, path: str) -> Opened:
+    """Where something is open, and since when."""
+    entries = OpenExchanges(path).look()
+    places = places_of(tables, entries)
+    return Opened(
+        sessions=latest_by(entries, places, session_number), threads=latest_by(entries, places, thread_number)
+    )
+
+
+def session_number(place: SessionPlace) -> int:
+    """The number of a place's session; 0 is none."""
+    return 0 if place.session is None else place.session.id
+
+
+def thread_number(place: SessionPlace) -> int:
+    """The number of a place's thread; 0 is none."""
+    return 0 if place.thread is None else place.thread.id
+
+
+class LastMinute:
+    """The exchanges that were settled in the last minute."""
+
+    def __init__(self) -> None:
+        self._rows: list[RecordRow] = []
+        self._number: int | None = None
+
+    def look(self, tables: AccountTables, now: int) -> list[RecordRow]:
+        """Those that were settled in the minute before now, as far as they are in the file."""
+        questions = RecordQuestions(tables.connection)
+        if self._number is None:
+            self._number = questions.newest()
+            self._rows.extend(reversed(questions.latest(Wanted(since=now - _LOOKED_BACK), _AT_ONCE)))
+        while found := questions.after(self._number, Wanted(), _AT_ONCE):
+            self._number = found[-1].number
+            self._rows.extend(found)
+        self._rows = [row for row in self._rows if row.time + row.took > now - MINUTE]
+        return self._rows
+
+
+class Doing(Struct, frozen=True, kw_only=True):
+    """Who does something: a thread, or a model that is asked; how much is open, and what the last minute came to."""
+
+    key: str
+    client: str
+    asked: str
+    target: str
+    place: SessionPlace
+    standing: Standing
+    opened: int
+    figures: Figures
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """All that goes on at a moment: what is open first, then what cost most."""
+
+    now: int
+    opened: int
+    doings: tuple[Doing, ...]
+    total: Figures
+
+
+class Watch:
+    """Looks at what goes on, again and again: by thread, or by model."""
+
+    def __init__(self, path: str, *, by_model: bool = False) -> None:
+        self._opened = OpenExchanges(path)
+        self._minute = LastMinute()
+        self._by_model = by_model
+
+    def look(self, tables: AccountTables, now: int) -> Present:
+        """What goes on now."""
+        opened = self._opened.look()
+        rows = self._minute.look(tables, now)
+        places = places_of(tables, opened)
+        questions = SessionQuestions(tables.connection)
+        sessions = questions.of(row.session for row in rows)
+        threads = questions.thread_rows(row.thread for row in rows)
+        groups: dict[Hashable, _Group] = {}
+        for row in rows:
+            place = SessionPlace(sessions.get(row.session), threads.get(row.thread))
+            groups.setdefault(self._group(row, place), _Group(row, place)).settled(row)
+        for entry in opened:
+            place = places[entry.id]
+            groups.setdefault(self._group(entry, place), _Group(entry, place)).open(entry)
+        doings = [group.told(now) for group in groups.values()]
+        doings.sort(
+            key=lambda doing: (-doing.opened, -doing.figures.cost, -doing.figures.requests, -doing.standing.since)
+        )
+        total = sum((doing.figures for doing in doings), Figures())
+        return Present(now=now, opened=len(opened), doings=tuple(doings), total=total)
+
+    def _group(self, of: RecordRow | Entry, place: SessionPlace) -> Hashable:
+        if self._by_model:
+            return of.asked, of.provider, of.model
+        return of.key, session_number(place), thread_number(place), "" if place.session else of.client
+
+
+class _Group:
+    """What is known of one of them while it is put together."""
+
+    __slots__ = ("_figures", "_last", "_latest", "_of", "_opened", "_place")
+
+    def __init__(self, of: RecordRow | Entry, place: SessionPlace) -> None:
+        self._of = of
+        self._place = place
+        self._figures = Figures()
+        self._last: LastExchange | None = None
+        self._latest = 0
+        self._opened = 0
+
+    def settled(self, row: RecordRow) -> None:
+        self._of = row
+        self._figures += figures_of(row)
+        last = self._last
+        if row.kind == CONVERSATION and (last is None or row.time + row.took >= last.time + last.took):
+            self._last = LastExchange(row.thread, row.time, row.took, row.outcome, row.stop)
+
+    def open(self, entry: Entry) -> None:
+        self._of = entry
+        self._opened += 1
+        self._latest = max(self._latest, entry.time)
+
+    def told(self, now: int) -> Doing:
+        of, place = self._of, self._place
+        kind = "" if place.thread is None else place.thread.kind
+        return Doing(
+            key=of.key,
+            client=of.client,
+            asked=of.asked,
+            target=f"{of.provider}/{of.model}" if of.provider else "",
+            place=place,
+            standing=standing_of(kind, self._last, self._latest, now),
+            opened=self._opened,
+            figures=self._figures,
+        )
+
+
+def figures_of(row: RecordRow) -> Figures:
+    """What one row adds to sums."""
+    talk, wrong = row.kind == CONVERSATION, row.outcome in WRONG
+    counts = talk and (wrong or row.outcome == ANSWERED)
+    first = row.first or 0
+    return Figures(
+        requests=int(counts),
+        errors=int(talk and wrong),
+        cancelled=int(talk and row.outcome == CANCELLED),
+        others=int(not talk),
+        input=row.input or 0,
+        cache_read=row.cache_read or 0,
+        cache_write=row.cache_write or 0,
+        output=row.output or 0,
+        thinking=row.thinking or 0,
+        searches=row.searches or 0,
+        estimated=row.estimated,
+        cost=row.cost,
+        unpriced=row.unpriced,
+        losses=row.losses,
+        bookkeeping=row.bookkeeping,
+        took=row.took if counts else 0,
+        first=first if counts else 0,
+        firsts=int(counts and first > 0),
+    )

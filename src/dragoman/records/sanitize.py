@@ -1,0 +1,26 @@
+"""Mending: an entry as it can be written, whatever clients and providers call themselves and count."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.records.journal_entry import Entry
+
+# What fits into a column: one entry is not to spoil what it is added to either.
+_MOST = 1 << 50
+
+
+def mended(entry: Entry) -> Entry:
+    """The same, with texts that have a form in UTF-8 and numbers that can be added up."""
+    return msgspec.convert(_mended(msgspec.to_builtins(entry)), Entry)
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        # Times are about as large as that.
+        return max(-_MOST, min(value, 2 * _MOST))
+    if isinstance(value, list | tuple):
+        return [_mended(each) for each in value]
+    return value

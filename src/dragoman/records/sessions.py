@@ -1,0 +1,153 @@
+"""Sessions: those that there were, each as one line, and one of them by its name, with the tree of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.records.rows import QUARTER
+from dragoman.records.thread_status import Opened, Standing, standing_of
+from dragoman.records.thread_tree import Tree, tree_of
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_queries import Figures, SessionQuestions
+from dragoman.store.session_tables import SessionRow
+
+# So many are shown where a text means several.
+_SEVERAL = 5
+# The class of threads that others began; in a session of an agent, the main one is it.
+_AGENT = "subagent"
+_MAIN = "main"
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One session in a list, with all its threads."""
+
+    session: SessionRow
+    # What it goes on from or was forked from; None if nothing.
+    origin: SessionRow | None
+    standing: Standing
+    # When it or one of its agents was heard of last.
+    last: int
+    # All of its threads and of those of its agents, and those among them that are agents.
+    threads: int
+    agents: int
+    figures: Figures
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """Sessions that were heard of since a time, the latest first, whether there are more, and what belongs to none."""
+
+    lines: tuple[Line, ...]
+    more: bool
+    without: Figures
+
+
+class Whole(Struct, frozen=True, kw_only=True):
+    """One session: what it goes on from, its tree, and what each of its threads is doing."""
+
+    session: SessionRow
+    origin: SessionRow | None
+    tree: Tree
+    # As a whole, and by thread.
+    standing: Standing
+    standings: Mapping[int, Standing]
+    # When its last exchange ended, in microseconds.
+    ended: int
+    agents: int
+
+
+def listing(tables: AccountTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> Listing:
+    """Sessions that were heard of since a time, the latest first."""
+    questions = SessionQuestions(tables.connection)
+    rows = questions.newest(since, key, most + 1)
+    more, rows = len(rows) > most, rows[:most]
+    numbers = [row.id for row in rows]
+    below = questions.below(numbers)
+    # What sessions of agents came to belongs to the one that they were begun from.
+    root = {number: number for number in numbers} | {child.id: of for of in below for child in below[of]}
+    sums: dict[int, Figures] = {}
+    threads: dict[int, int] = {}
+    agents: dict[int, int] = {}
+    for each in questions.by_class(sorted(root)):
+        of = root[each.session]
+        sums[of] = sums.get(of, Figures()) + each.figures
+        threads[of] = threads.get(of, 0) + each.threads
+        if each.kind == _AGENT or (each.kind == _MAIN and each.session != of):
+            agents[of] = agents.get(of, 0) + each.threads
+    standings = _standings(questions, root, opened, now)
+    origins = questions.of(row.origin for row in rows if row.origin)
+    lines = [
+        Line(
+            session=row,
+            origin=origins.get(row.origin),
+            standing=standings[row.id],
+            last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
+            threads=threads.get(row.id, 0),
+            agents=agents.get(row.id, 0),
+            figures=sums.get(row.id, Figures()),
+        )
+        for row in rows
+    ]
+    without = questions.without_session(since // QUARTER) if key is None else Figures()
+    return Listing(lines=tuple(lines), more=more, without=without)
+
+
+def _standings(questions: SessionQuestions, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, Standing]:
+    """What sessions are doing, each with those of its agents: what is open in any of them, else what the thread does
+    that a person talks to."""
+    began: dict[int, int] = {}
+    for number, time in opened.sessions.items():
+        of = root.get(number, 0)
+        began[of] = max(began.get(of, 0), time)
+    roots = sorted(set(root.values()))
+    speaking = {thread.session: thread for thread in questions.speaking(roots)}
+    last = questions.last_exchanges(speaking.values())
+    found: dict[int, Standing] = {}
+    for number in roots:
+        thread = speaking.get(number)
+        kind, exchange = ("", None) if thread is None else (thread.kind, last.get(thread.id))
+        found[number] = standing_of(kind, exchange, began.get(number, 0), now)
+    return found
+
+
+def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow:
+    """The session that is called so, or the only one whose name begins so."""
+    found = SessionQuestions(tables.connection).named(text, key, _SEVERAL + 1) if text else []
+    if not found:
+        raise DragomanError(f"there is no session {text!r}; `dragoman sessions` lists the latest")
+    if len(found) == 1:
+        return found[0]
+    if len({row.name for row in found}) == 1:
+        keys = ", ".join(row.key or '""' for row in found[:_SEVERAL])
+        raise DragomanError(f"{len(found)} keys have a session {text!r}: say whose with --key ({keys})")
+    names = ", ".join(row.name for row in found[:_SEVERAL])
+    more = " and more" if len(found) > _SEVERAL else ""
+    raise DragomanError(f"{text!r} is the beginning of several sessions: {names}{more}")
+
+
+def whole(tables: AccountTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True) -> Whole:
+    """A session with all its threads and those of its agents."""
+    questions = SessionQuestions(tables.connection)
+    children = questions.below([session.id]).get(session.id, [])
+    numbers = [session.id, *(child.id for child in children)]
+    rows = questions.threads(*numbers)
+    threads = [thread for thread, _ in rows]
+    elsewhere = questions.thread_rows(thread.parent for thread in threads if thread.parent)
+    last = questions.last_exchanges(threads)
+    ends = [each.time + each.took for each in last.values()]
+    return Whole(
+        session=session,
+        origin=questions.of([session.origin]).get(session.origin),
+        tree=tree_of(rows, fold=fold, elsewhere=elsewhere),
+        standing=_standings(questions, dict.fromkeys(numbers, session.id), opened, now)[session.id],
+        standings={
+            thread.id: standing_of(thread.kind, last.get(thread.id), opened.threads.get(thread.id, 0), now)
+            for thread in threads
+        },
+        ended=max([session.last, *ends]),
+        agents=sum(
+            thread.kind == _AGENT or (thread.kind == _MAIN and thread.session != session.id) for thread in threads
+        ),
+    )

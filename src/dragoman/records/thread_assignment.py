@@ -1,0 +1,494 @@
+"""Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33).
+
+What it comes to is decided by `sessions.assign`; here it is looked up and written. A `Placer` is used within one
+transaction at a time: `finish` writes what changed, and forgets all that others might change after it. Where that is
+much it is written in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Entry
+from dragoman.sessions import assign
+from dragoman.sessions.assign import (
+    CONTINUES,
+    FORK,
+    PASSED,
+    SPAWNED,
+    Known,
+    Placement,
+    Spot,
+    Tip,
+    awaited_of,
+    spot_of,
+    wanted,
+    window_in,
+    window_of,
+)
+from dragoman.sessions.classes import MAIN, SUBAGENT, TALKING, class_of
+from dragoman.sessions.facts import Facts, of_thread
+from dragoman.sessions.rules import VERSION
+from dragoman.store.record_tables import AccountTables
+from dragoman.store.session_tables import KeptThread, SessionRow, Speakers, TipRow
+
+# Digests that wait to be written.
+_MOST_TIPS = 8192
+# How far up a tree is looked for a cycle; none of an honest client is as deep.
+_DEEPEST = 64
+_FACTS = msgspec.json.Decoder(Facts)
+_encode = msgspec.json.Encoder().encode
+# Which of the latest numbers is whose.
+_SESSION, _THREAD = 0, 1
+_UNNAMED, _UNKNOWN = Spot(), Known()
+_NOBODY: tuple[Facts | None, tuple[str, ...]] = (None, ())
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
+
+    session: int = 0
+    thread: int = 0
+
+
+NOWHERE = Placed()
+
+
+class Placer:
+    """Finds where exchanges belong, in the order in which they were settled."""
+
+    def __init__(self, speakers: Speakers) -> None:
+        self._speakers = speakers
+        self._sessions: dict[tuple[str, str], SessionRow] = {}
+        self._session_of: dict[int, SessionRow] = {}
+        self._threads: dict[tuple[int, str], KeptThread] = {}
+        self._thread_of: dict[int, KeptThread] = {}
+        # Begun in this transaction, with the latest numbers that were given.
+        self._new_sessions: list[SessionRow] = []
+        self._new_threads: list[KeptThread] = []
+        self._numbers: list[int] = []
+        self._changed_sessions: dict[int, SessionRow] = {}
+        self._changed_threads: dict[int, KeptThread] = {}
+        # Digests with their rows that are not written yet; of those of one thread the last one counts.
+        self._tips: dict[str, list[TipRow]] = {}
+        # The window that each thread is in.
+        self._windows: dict[int, str] = {}
+        # Digests of which nothing is written in the file.
+        self._unheard: set[str] = set()
+        # By which digests exchanges are found that are expected and name no session, with their facts.
+        self._expected: dict[str, tuple[Facts, tuple[str, ...]]] = {}
+        # Ends of histories that were placed: the thread, and whether it was its latest exchange then.
+        self._ended: dict[str, tuple[KeptThread, bool]] = {}
+        # Questions that were met already.
+        self._repeats: dict[tuple[object, ...], Placed] = {}
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
+
+        Of those that name no session, all is found by such ends, and most of them are new.
+        """
+        # Whatever is said again is asked about once; who is left out here is asked about alone.
+        unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
+        self._expected = {tip: (facts, wanted(facts, _UNNAMED, _UNKNOWN)) for tip, facts in unnamed.items()}
+        digests = set(chain.from_iterable([digests for _, digests in self._expected.values()])) - self._unheard
+        if digests:
+            self._unheard.update(digests.difference(self._speakers.heard(digests)))
+
+    def place(self, entry: Entry) -> Placed:
+        """Where an exchange belongs."""
+        facts = entry.facts
+        if len(self._tips) > _MOST_TIPS:
+            self.finish()
+        if entry.kind != CONVERSATION or (facts.shape is None and not entry.asked):
+            # A count makes no session, and no turn; neither does who is refused at the door.
+            session = self._session(entry.key, facts.session) if facts.session else None
+            return Placed(0 if session is None else session.id, 0)
+        if not (facts.session or facts.tip or facts.previous):
+            return NOWHERE
+        shape = facts.shape
+        if shape is None or shape.tools or facts.before or facts.call or facts.prompts or not facts.tip:
+            return self._place(entry, facts)
+        question = _question(entry.key, facts)
+        again = self._repeats.get(question)
+        if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
+            # The same question once more, as scripts put it, of which all is known.
+            self._keep(((assign.tip_of(facts), assign.ANSWERED),), again.thread, entry.time)
+            self._touch(self._thread_of[again.thread], entry)
+            return again
+        placed = self._repeats[question] = self._place(entry, facts)
+        return placed
+
+    def _place(self, entry: Entry, facts: Facts) -> Placed:
+        classed = class_of(facts)
+        if facts.session:
+            spot = spot_of(facts, classed.kind)
+            known = self._known(entry, facts, spot)
+        else:
+            spot, known = _UNNAMED, self._known_unnamed(facts)
+        placement = assign.assign(facts, classed, spot, known, made_up=entry.id, answered=entry.outcome == ANSWERED)
+        session = self._session_for(entry, placement)
+        thread = self._thread_for(entry, placement, session)
+        self._keep(placement.tips, thread.id, entry.time)
+        if placement.thread:
+            self._count_window(thread, facts, entry)
+        if spot.alias and spot.alias == facts.parent and spot.thread == facts.session:
+            self._keep(((assign.alias_of(entry.key, facts.session), PASSED),), thread.id, entry.time)
+        if placement.children:
+            self._take_children(placement, assign.taken(facts, spot), thread, entry.time)
+        for agent, digests in assign.labelled(facts, spot, session.id):
+            self._label(agent, (number for _, number, _, _ in self._rows(digests)))
+        for name, agent in facts.named:
+            named = self._thread(session.id, name)
+            self._label(agent, () if named is None else (named.id,))
+        if facts.tip and thread.kind in TALKING:
+            self._ended[assign.origin_of(facts)] = (thread, entry.time >= thread.last)
+        for name in facts.tasks:
+            self._link_task(entry.key, name, thread, entry.time)
+        if placement.session:
+            self._touch(thread, entry)
+        return Placed(session.id, thread.id)
+
+    def _take_children(self, placement: Placement, asked: Iterable[str], thread: KeptThread, time: int) -> None:
+        """Hang those under a thread that it has asked."""
+        for child in placement.children:
+            self._adopt(child, thread, "prompt", placement.children_sure)
+        for digest in asked:
+            # Nobody else is their parent later, who gives the same prompt to agents of its own.
+            for _, child, _, _ in self._rows([digest]):
+                self._keep(((digest, assign.ANSWERED),), child, time)
+
+    def finish(self) -> None:
+        """Write what changed, at the end of a transaction."""
+        self._link_followers()
+        speakers, begun, spoken = self._speakers, self._new_sessions, self._new_threads
+        speakers.add_sessions(begun)
+        speakers.add_threads(spoken)
+        if self._changed_sessions:
+            new = {row.id for row in begun}
+            speakers.save_sessions(row for row in self._changed_sessions.values() if row.id not in new)
+        if self._changed_threads:
+            new = {thread.id for thread in spoken}
+            speakers.save_threads(row for row in self._changed_threads.values() if row.id not in new)
+        tips, rows = self._tips, list[TipRow]()
+        for digest in sorted(tips):
+            kept = tips[digest]
+            rows += kept if len(kept) == 1 else sorted({row[1]: row for row in kept}.values())
+        speakers.save_tips(rows)
+        for known in (
+            *(self._sessions, self._session_of, self._threads, self._thread_of),
+            *(self._changed_sessions, self._changed_threads, self._tips, self._windows, self._repeats),
+            *(self._unheard, self._numbers, begun, spoken),
+        ):
+            known.clear()
+
+    # What is known.
+
+    def _known_unnamed(self, facts: Facts) -> Known:
+        whose, digests = self._expected.get(facts.tip, _NOBODY)
+        if whose is not facts:
+            digests = wanted(facts, _UNNAMED, _UNKNOWN)
+        if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
+            return _UNKNOWN
+        return Known(tips=self._found(digests))
+
+    def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
+        alias = self._alias(entry.key, spot) if spot.alias else None
+        if alias is not None:
+            # A session that is a thread of another one.
+            own = alias.name == facts.session
+            thread = alias if own and spot.thread == MAIN else self._thread(alias.session, spot.thread)
+            known = Known(session=alias.session, thread=0 if thread is None else thread.id, parent=alias.id)
+            return replace(known, tips=self._found(wanted(facts, spot, known)))
+        session = self._session(entry.key, spot.session)
+        known = _UNKNOWN
+        if session is not None:
+            named = self._thread(session.id, spot.thread) if spot.thread else None
+            parent = self._thread(session.id, spot.parent) if spot.parent and named is None else None
+            known = Known(
+                session=session.id,
+                thread=0 if named is None else named.id,
+                parent=0 if parent is None else parent.id,
+            )
+        digests = wanted(facts, spot, known)
+        return replace(known, tips=self._found(digests)) if digests else known
+
+    def _alias(self, key: str, spot: Spot) -> KeptThread | None:
+        found = self._rows([assign.alias_of(key, spot.alias)])
+        return self._thread_by(found[0][1]) if found else None
+
+    def _found(self, digests: tuple[str, ...]) -> dict[str, list[Tip]]:
+        found: dict[str, list[Tip]] = {}
+        for digest, number, state, time in self._rows(digests):
+            thread = self._thread_by(number)
+            if thread is not None:
+                tip = Tip(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
+                found.setdefault(digest, []).append(tip)
+        return found
+
+    def _rows(self, digests: Sequence[str]) -> list[TipRow]:
+        """What is known by digests: what was written, and what will be."""
+        found: dict[tuple[str, int], TipRow] = {}
+        if not self._unheard.issuperset(digests):
+            for row in self._speakers.tips(digests):
+                found[row[0], row[1]] = row
+        for digest in digests:
+            for row in self._tips.get(digest, ()):
+                found[digest, row[1]] = row
+        return sorted(found.values())
+
+    def _session(self, key: str, name: str) -> SessionRow | None:
+        found = self._sessions.get((key, name))
+        if found is None:
+            found = self._speakers.session(key, name)
+            if found is not None:
+                self._remember_session(found)
+        return found
+
+    def _session_by(self, number: int) -> SessionRow | None:
+        found = self._session_of.get(number)
+        if found is None:
+            found = self._speakers.session_of(number)
+            if found is not None:
+                self._remember_session(found)
+        return found
+
+    def _thread(self, session: int, name: str) -> KeptThread | None:
+        found = self._threads.get((session, name))
+        if found is None:
+            read = self._speakers.thread(session, name)
+            found = None if read is None else self._remember(read)
+        return found
+
+    def _thread_by(self, number: int) -> KeptThread | None:
+        found = self._thread_of.get(number)
+        if found is None:
+            read = self._speakers.thread_of(number)
+            found = None if read is None else self._remember(read)
+        return found
+
+    def _remember_session(self, row: SessionRow) -> None:
+        self._sessions[row.key, row.name] = self._session_of[row.id] = row
+
+    def _remember(self, row: KeptThread) -> KeptThread:
+        """The one value for a thread that is changed here, however it was found."""
+        row = self._thread_of.setdefault(row.id, row)
+        self._threads.setdefault((row.session, row.name), row)
+        return row
+
+    # What becomes known.
+
+    def _session_for(self, entry: Entry, placement: Placement) -> SessionRow:
+        if placement.session:
+            found = self._session_by(placement.session)
+            if found is not None:
+                return found
+        numbers = self._numbers or self._latest()
+        numbers[_SESSION] = number = numbers[_SESSION] + 1
+        row = SessionRow(
+            number,
+            entry.key,
+            placement.session_name,
+            entry.client or entry.facts.client,
+            placement.origin,
+            placement.link,
+            entry.time,
+            entry.time,
+        )
+        self._new_sessions.append(row)
+        self._remember_session(row)
+        return row
+
+    def _latest(self) -> list[int]:
+        """The latest numbers of a session and of a thread: nobody else gives any within this transaction."""
+        self._numbers += self._speakers.numbers()
+        return self._numbers
+
+    def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> KeptThread:
+        if placement.thread:
+            found = self._thread_by(placement.thread)
+            if found is not None:
+                return found
+        facts, kind = entry.facts, placement.kind
+        numbers = self._numbers or self._latest()
+        numbers[_THREAD] = number = numbers[_THREAD] + 1
+        window = self._windows[number] = window_in(facts, kind)
+        row = KeptThread(
+            number,
+            session.id,
+            placement.thread_name,
+            kind,
+            facts.agent,
+            entry.model,
+            placement.parent,
+            placement.rule,
+            placement.sure,
+            VERSION,
+            1 if window else 0,
+            entry.time,
+            entry.time,
+            _encode(of_thread(facts)),
+        )
+        self._new_threads.append(row)
+        self._thread_of[number] = row
+        if kind == SUBAGENT and facts.asks and not facts.agent:
+            self._keep(((assign.role_of(session.id, facts.asks), PASSED),), number, entry.time)
+        self._threads.setdefault((row.session, row.name), row)
+        if placement.awaits:
+            self._keep(((awaited_of(session.id, placement.awaits), PASSED),), row.id, entry.time)
+        if not placement.session:
+            # Nobody waits in a session that has only just begun, but who has named it may.
+            if row.name == MAIN and facts.session:
+                for _, parent, _, _ in self._rows([assign.task_of(entry.key, session.name)]):
+                    named_by = self._thread_by(parent)
+                    if named_by is not None and named_by.session != session.id:
+                        self._adopt(row.id, named_by, "task id", 95)
+            return row
+        for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
+            if state == PASSED:
+                self._adopt(child, row, "parent id", 100)
+                self._keep(((awaited_of(session.id, row.name), assign.ANSWERED),), child, entry.time)
+        return row
+
+    def _touch(self, thread: KeptThread, entry: Entry) -> None:
+        """Say that somebody spoke in a thread."""
+        thread.model = entry.model or thread.model
+        thread.label = entry.facts.agent or thread.label
+        self._changed_threads[thread.id] = thread
+        session, time = self._session_by(thread.session), entry.time
+        if session is not None:
+            self._changed_sessions[session.id] = session
+        for row in (thread, session):
+            if row is not None and time > row.last:
+                row.last = time
+            if row is not None and time < row.started:
+                row.started = time
+
+    def _keep(self, digests: Iterable[tuple[str, int]], thread: int, time: int) -> None:
+        """Keep digests, each with its state, of a thread."""
+        tips = self._tips
+        for digest, state in digests:
+            kept = tips.get(digest)
+            if kept is None:
+                tips[digest] = [(digest, thread, state, time)]
+            elif kept[-1][1] == thread:
+                kept[-1] = (digest, thread, state, time)
+            else:
+                kept.append((digest, thread, state, time))
+
+    def _count_window(self, thread: KeptThread, facts: Facts, entry: Entry) -> None:
+        window = window_in(facts, thread.kind)
+        if not window or self._windows.get(thread.id) == window:
+            return
+        self._windows[thread.id] = window
+        if not thread.windows:
+            thread.windows = 1
+        elif window != window_in(_FACTS.decode(thread.facts), thread.kind):
+            mark = window_of(thread.id, facts, thread.kind)
+            if not self._rows([mark]):
+                thread.windows += 1
+                self._keep(((mark, PASSED),), thread.id, entry.time)
+
+    def _adopt(self, number: int, parent: KeptThread, rule: str, sure: int) -> None:
+        """Hang a thread under its parent; a cycle is not closed."""
+        child = self._thread_by(number)
+        if child is None or child.id == parent.id or child.parent == parent.id:
+            return
+        if self._is_below(parent, child):
+            child.rule, child.sure = "cycle", 0
+        else:
+            child.parent, child.rule, child.sure = parent.id, rule, sure
+            if child.session != parent.session:
+                self._spawned(child.session, parent.session)
+        self._changed_threads[child.id] = child
+
+    def _label(self, agent: str, numbers: Iterable[int]) -> None:
+        """Label threads with the type of their agent, unless they have a label."""
+        for number in numbers:
+            thread = self._thread_by(number)
+            if thread is not None and not thread.label:
+                thread.label = agent
+                self._changed_threads[thread.id] = thread
+
+    def _is_below(self, thread: KeptThread, other: KeptThread) -> bool:
+        """Whether a thread is below another one."""
+        at: KeptThread | None = thread
+        for _ in range(_DEEPEST):
+            if at is None or not at.parent:
+                return False
+            if at.parent == other.id:
+                return True
+            at = self._thread_by(at.parent)
+        return True
+
+    def _spawned(self, child: int, parent: int) -> None:
+        """Say that a session is that of an agent of another one; one that came out of some session stays so."""
+        session = self._session_by(child)
+        if session is not None and not session.origin and not self._comes_from(parent, child):
+            session.origin, session.link = parent, SPAWNED
+            self._changed_sessions[session.id] = session
+
+    def _comes_from(self, session: int, other: int) -> bool:
+        """Whether a session is another one or came out of it."""
+        at = self._session_by(session)
+        for _ in range(_DEEPEST):
+            if at is None:
+                return False
+            if at.id == other:
+                return True
+            at = self._session_by(at.origin) if at.origin else None
+        return True
+
+    def _link_followers(self) -> None:
+        """Link sessions that go on from what was placed here and were placed before it.
+
+        With several workers they may be in a journal that was moved first. All are looked up at once.
+        """
+        ended = self._ended
+        waiting = self._speakers.heard(ended) if ended else set()
+        for digest in sorted(waiting.union(ended.keys() & self._tips.keys())):
+            thread, is_last = ended[digest]
+            for _, number, state, time in self._rows([digest]):
+                follower = self._thread_by(number)
+                session = None if follower is None or state != PASSED else self._session_by(follower.session)
+                if session is None or follower is None or self._comes_from(thread.session, session.id):
+                    continue
+                if not session.origin and follower.kind == thread.kind:
+                    session.origin, session.link = thread.session, CONTINUES if is_last else FORK
+                    self._changed_sessions[session.id] = session
+                self._keep(((digest, assign.ANSWERED),), number, time)
+        self._ended.clear()
+
+    def _link_task(self, key: str, name: str, parent: KeptThread, time: int) -> None:
+        """Link the session that a result of a tool names: it is that of an agent."""
+        session = self._session(key, name)
+        if session is None:
+            # It is in the journal of another worker, or was never heard of.
+            self._keep(((assign.task_of(key, name), PASSED),), parent.id, time)
+            return
+        thread = None if session.id == parent.session else self._thread(session.id, MAIN)
+        if thread is not None:
+            self._adopt(thread.id, parent, "task id", 95)
+
+
+def _question(key: str, facts: Facts) -> tuple[object, ...]:
+    """What makes the same question: also who says it, for agents may be asked the same at once."""
+    said = (facts.thread, facts.parent, facts.said_class, facts.window)
+    return key, facts.session, facts.tip, facts.client, facts.shape, *said
+
+
+def reclassify(tables: AccountTables, most: int) -> int:
+    """Class some threads anew that were classed by older rules; how many. None is left once it gives 0."""
+    with tables.transaction():
+        rows = tables.speakers.outdated(VERSION, most)
+        for row in rows:
+            found = class_of(_FACTS.decode(row.facts))
+            if found.kind != row.kind:
+                row.kind, row.rule, row.sure = found.kind, found.rule, found.sure
+            row.rules = VERSION
+        tables.speakers.save_threads(rows)
+    return len(rows)

@@ -1,0 +1,89 @@
+"""Standing: what a thread is doing, by one function from facts for every view.
+
+| the last that is known of it | it is |
+| --- | --- |
+| an exchange that is open since less than a minute | streaming |
+| one that is open for longer | silent: a stream is open, and nothing was heard of it |
+| an answer that asked for tools | tools, in the minute after it; later, their results are due |
+| an answer that ended its turn | waiting for a person, or done where no person talks to it |
+| an answer that broke, a refusal, a crash | failed |
+| a client that went | left |
+
+Nothing is said to run without a fact of the last minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.model.response import StopReason
+from dragoman.records.journal_entry import ANSWERED, CANCELLED
+from dragoman.store.session_queries import LastExchange
+
+STREAMING, SILENT, TOOLS, WAITING, DONE, FAILED, LEFT, UNKNOWN = (
+    "streaming",
+    "silent",
+    "tools",
+    "waiting",
+    "done",
+    "failed",
+    "left",
+    "unknown",
+)
+# What is younger than this, in microseconds, is taken for the present.
+PRESENT = 60_000_000
+# Classes of threads that a person talks to.
+_TALKED_TO = frozenset({"main", "side"})
+
+
+class Standing(Struct, frozen=True):
+    """What a thread is doing, and since when, in microseconds; 0 if that is not known."""
+
+    state: str
+    since: int = 0
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """When the latest open exchange of sessions and of threads began, by their numbers."""
+
+    sessions: Mapping[int, int] = {}
+    threads: Mapping[int, int] = {}
+
+
+def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> Standing:
+    """What a thread of a class is doing; `opened` is when the latest of its open exchanges began, 0 if none is."""
+    if opened:
+        return Standing(STREAMING if now - opened < PRESENT else SILENT, opened)
+    if last is None:
+        return Standing(UNKNOWN)
+    since = last.time + last.took
+    if last.outcome == CANCELLED:
+        return Standing(LEFT, since)
+    if last.outcome != ANSWERED:
+        return Standing(FAILED, since)
+    if last.stop in (StopReason.TOOL_CALL.value, StopReason.PAUSE.value):
+        return Standing(TOOLS, since)
+    return Standing(WAITING if kind in _TALKED_TO else DONE, since)
+
+
+def in_words(standing: Standing, now: int) -> str:
+    """A state in few words, with how long it has been so."""
+    if standing.state == UNKNOWN:
+        return "-"
+    age = now - standing.since
+    words = standing.state
+    if words == TOOLS:
+        words = "tools" if age < PRESENT else "tools due"
+    return f"{words} {in_short(age)}"
+
+
+def in_short(span: int) -> str:
+    """A length of time, in microseconds, in its largest unit."""
+    seconds = max(span, 0) // 1_000_000
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        # Two days are told in hours, which say more.
+        if seconds >= (2 * size if unit == "d" else size):
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

@@ -1,0 +1,287 @@
+"""Usage: what exchanges came to in a period, in groups that add up to the total, whatever they are made by.
+
+Figures are read from sums alone, so that they are the same before and after rows were removed. How they are called
+here is what programs may rely on (`dragoman usage --json`): members are added, and never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter, sub
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import UsageError
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.records.time_range import Period
+from dragoman.store.usage_queries import (
+    NAMES,
+    SESSION_NAMES,
+    THREAD_NAMES,
+    Measures,
+    NamedRow,
+    UsageQuestions,
+)
+
+SESSION, THREAD, DAY = "session", "thread", "day"
+# What may be asked for.
+GROUPS = ("key", "model", "provider", "client", SESSION, THREAD, DAY)
+# How sessions and threads are called, and what is without any.
+_SPEAKERS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
+_NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
+_encode = msgspec.json.Encoder().encode
+
+
+class Figures(Struct, frozen=True):
+    """What exchanges came to. `input_tokens` are those that were read afresh, read from caches and written to them;
+    `output_tokens` include what was thought. Where something is unpriced, it cost more than `cost_nano_usd`."""
+
+    # Conversations that were answered, refused or failed, and of them those that were not answered.
+    requests: int = 0
+    errors: int = 0
+    # Those that their clients left, and counts, lists and other paths: neither is among the requests.
+    cancelled_requests: int = 0
+    other_requests: int = 0
+    input_tokens: int = 0
+    fresh_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    thinking_tokens: int = 0
+    searches: int = 0
+    estimated_requests: int = 0
+    cost_nano_usd: int = 0
+    unpriced_requests: int = 0
+    losses: int = 0
+    # Of all requests together; and until their first content, of those that had any.
+    took_microseconds: int = 0
+    first_microseconds: int = 0
+    first_requests: int = 0
+    # `losses` counts those that change the response (decision 38).
+    bookkeeping_losses: int = 0
+
+
+_FIGURES = Figures.__struct_fields__
+_COUNT = len(_FIGURES)
+# The dearest first: where that stands, from the end of a row.
+_dear = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
+
+
+class Group(Struct, frozen=True):
+    """One line of usage: its names, and what it came to."""
+
+    names: dict[str, str | int | None]
+    figures: Figures
+
+
+class Rest(Struct, frozen=True):
+    """All groups that have no line of their own: how many those are, and what they came to."""
+
+    groups: int
+    figures: Figures
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What was asked for, in groups, and all of it together."""
+
+    period: Period
+    by: tuple[str, ...]
+    # What the groups are called by; a row has that, then its figures. There may be many: nothing is made of each.
+    names: tuple[str, ...]
+    rows: Sequence[NamedRow]
+    total: Figures
+    rest: Rest | None = None
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The rows by their names."""
+        # A row is typed by all that may be in it; figures are numbers.
+        return tuple(
+            Group(dict(zip(self.names, row, strict=False)), Figures(*row[-_COUNT:]))  # type: ignore[arg-type]
+            for row in self.rows
+        )
+
+    def encoded(self) -> bytes:
+        """As programs are told, in JSON."""
+        local = self.period.zone.local
+        row = msgspec.defstruct("Row", (*self.names, *_FIGURES))
+        told: dict[str, object] = {
+            "since": local(self.period.since).isoformat(),
+            "until": local(self.period.until).isoformat(),
+            "zone": self.period.zone.name,
+            "by": self.by,
+            "rows": [row(*each) for each in self.rows],
+        }
+        if self.rest is not None:
+            told["rest"] = {"groups": self.rest.groups, **_members(self.rest.figures)}
+        told["total"] = self.total
+        return _encode(told)
+
+
+def figures_of(measures: Measures) -> Figures:
+    """What was added up, by the names that programs know."""
+    (
+        requests,
+        errors,
+        cancelled,
+        others,
+        given,
+        cache_read,
+        cache_write,
+        output,
+        thinking,
+        searches,
+        estimated,
+        cost,
+        unpriced,
+        losses,
+        took,
+        first,
+        firsts,
+        bookkeeping,
+    ) = measures
+    fresh = given - cache_read - cache_write
+    return Figures(
+        requests=requests,
+        errors=errors,
+        cancelled_requests=cancelled,
+        other_requests=others,
+        input_tokens=given,
+        fresh_tokens=fresh,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        output_tokens=output,
+        thinking_tokens=thinking,
+        searches=searches,
+        estimated_requests=estimated,
+        cost_nano_usd=cost,
+        unpriced_requests=unpriced,
+        losses=losses,
+        took_microseconds=took,
+        first_microseconds=first,
+        first_requests=firsts,
+        bookkeeping_losses=bookkeeping,
+    )
+
+
+def read_groups(said: Sequence[str]) -> tuple[str, ...]:
+    """What to group by, as a person says it: once or several times, and with commas."""
+    found = tuple(dict.fromkeys(word.strip() for words in said for word in words.split(",") if word.strip()))
+    for word in found:
+        if word not in GROUPS:
+            raise UsageError(f"--by: there is no group {word!r}; there are {', '.join(GROUPS)}")
+    if not found:
+        raise UsageError(f"--by: says no group; there are {', '.join(GROUPS)}")
+    both = [word for word in found if word in (SESSION, THREAD)]
+    others = [word for word in found if word in NAMES]
+    if len(both) > 1:
+        raise UsageError("--by: a thread is in one session; say session or thread")
+    if both and others:
+        raise UsageError(f"--by: sums of a {both[0]} are kept by day alone, and not by {' or '.join(others)}")
+    return found
+
+
+def usage(questions: UsageQuestions, by: Sequence[str], period: Period, most: int | None = None) -> Usage:
+    """All of a period, in groups: the dearest first, days in their order; what is beyond `most` of them is one."""
+    others = [word for word in by if word != DAY]
+    if DAY in by:
+        found = _by_day(questions, others, period)
+    else:
+        found = _at_once(questions, others, period.start, period.end, most)
+    rows, shown = found.rows, found.rows
+    # Those that cost the same stay as they are.
+    rows.sort(key=_dear, reverse=True)
+    rest = None
+    if most is not None and found.count > most:
+        shown = rows[:most]
+        rest = Rest(found.count - len(shown), Figures(*_without(found.total, shown)))
+    if DAY in by:
+        shown.sort(key=itemgetter(0))
+    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=found.total, rest=rest)
+
+
+def nothing(by: Sequence[str], period: Period) -> Usage:
+    """Usage where nothing was ever recorded."""
+    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=(), total=Figures())
+
+
+def _names_of(by: Sequence[str]) -> tuple[str, ...]:
+    """What groups are called by: days first."""
+    others = (name for word in by if word != DAY for name in _SPEAKERS.get(word, (word,)))
+    return (*((DAY,) if DAY in by else ()), *others)
+
+
+class _Found(Struct):
+    """Rows, of how many groups, and what those come to together."""
+
+    rows: list[NamedRow]
+    count: int
+    total: Figures
+
+
+def _by_day(questions: UsageQuestions, others: Sequence[str], period: Period) -> _Found:
+    rows: list[NamedRow] = []
+    if others:
+        for day, start, end in period.days():
+            rows += [(day, *row) for row in _at_once(questions, others, start, end, None).rows]
+        return _Found(rows, len(rows), _added(rows))
+    quarters = questions.by_quarter(period.start, period.end)
+    at = 0
+    for day, _, end in period.days():
+        begins = at
+        while at < len(quarters) and quarters[at][0] < end:
+            at += 1
+        if at > begins:
+            measures = tuple(map(sum, zip(*(measures for _, measures in quarters[begins:at]), strict=True)))
+            rows.append((day, *_figures(measures)))
+    return _Found(rows, len(rows), _added(rows))
+
+
+def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int, most: int | None) -> _Found:
+    if by[0] in _SPEAKERS:
+        return _of_speakers(questions, by[0], start, end, most)
+    found = sorted(questions.by_names(by, start, end).items())
+    rows: list[NamedRow] = [(*group, *_figures(measures)) for group, measures in found]
+    return _Found(rows, len(rows), _added(rows))
+
+
+def _of_speakers(questions: UsageQuestions, of: str, start: int, end: int, most: int | None) -> _Found:
+    """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
+    asked = questions.by_session if of == SESSION else questions.by_thread
+    found = asked(start, end, most)
+    rows, count, names = found.rows, found.count, _SPEAKERS[of]
+    total = figures_of(questions.total(start, end))
+    none = questions.without_thread(start, end)
+    if none is not None:
+        rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))
+        count += 1
+    if len(rows) == count:
+        # All that have names are there: the others are what is left of everything.
+        forgotten = _without(total, rows)
+    else:
+        measures = questions.forgotten(start, end)
+        forgotten = () if measures is None else _figures(measures)
+    if any(forgotten):
+        rows.append((*(None for _ in names), *forgotten))
+        count += 1
+    return _Found(rows, count, total)
+
+
+def _figures(measures: Measures) -> tuple[int, ...]:
+    return msgspec.structs.astuple(figures_of(measures))
+
+
+def _added(rows: Iterable[NamedRow]) -> Figures:
+    """What rows come to together."""
+    return Figures(*(sum(column) for column in zip(*(row[-_COUNT:] for row in rows), strict=True)))
+
+
+def _without(total: Figures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
+    """What is left of a total without some rows."""
+    return tuple(map(sub, msgspec.structs.astuple(total), msgspec.structs.astuple(_added(rows))))
+
+
+def _members(figures: Figures) -> JsonObject:
+    members: JsonObject = msgspec.to_builtins(figures)
+    return members

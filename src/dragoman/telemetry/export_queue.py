@@ -1,0 +1,175 @@
+"""Telemetry: tells a collector of exchanges that are in the database, by OTLP over HTTP (decision 35).
+
+Whoever hands over an exchange never waits: a queue takes it, or it is dropped and counted. A thread makes spans of what
+is there and sends them; what it meets is told once, and changes nothing for anybody else. The packages of the extra
+`otel` are imported in that thread, after the fork.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.records.journal_entry import Entry
+from dragoman.telemetry.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
+from dragoman.telemetry.trace_context import is_sampled
+
+# What became of exchanges that were handed over.
+SENT, DROPPED, FAILED = "sent", "dropped", "failed"
+# How many exchanges wait at most, how many are sent at a time, and how long that may take, repetitions included.
+_MOST_WAITING = 2048
+_BATCH = 128
+_LONGEST_SEND = 5.0
+# How long a few exchanges wait for others to go with them.
+_GATHER = 1.0
+# How often it is said that something does not work.
+_SAY_EVERY = 3600.0
+_PATH = "/v1/traces"
+
+
+class Collector(Struct, frozen=True, kw_only=True):
+    """Where spans go and of how many exchanges; `attributes` tell this gateway from others."""
+
+    endpoint: str
+    headers: Mapping[str, str] = {}
+    share: float = 1.0
+    service: str = "dragoman"
+    attributes: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        # Headers must not reach a log.
+        return f"Collector(endpoint={self.endpoint!r}, headers={len(self.headers)})"
+
+    @property
+    def address(self) -> str:
+        """Where to post: the path is added to whatever is only a host."""
+        return self.endpoint if self.endpoint.endswith(_PATH) else f"{self.endpoint.rstrip('/')}{_PATH}"
+
+
+def is_installed() -> bool:
+    """Whether the packages of the extra `otel` are there; nothing is loaded but what they stand in."""
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
+    except ImportError:
+        return False
+
+
+class Sender(Protocol):
+    """Sends spans, and tells whether they were taken."""
+
+    def send(self, spans: Sequence[Span]) -> bool:
+        """Send spans within some seconds; tell whether they were taken."""
+        ...
+
+    def stop(self) -> None:
+        """Wait for nothing any more."""
+        ...
+
+
+class Telemetry:
+    """Takes exchanges from the drain, and sends spans of them in a thread of its own.
+
+    `places` tells who providers are, `tell` says what does not work, `count` counts exchanges by what became of them.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        places: Callable[[], Mapping[str, ProviderPlace]],
+        tell: Callable[[str], None],
+        count: Callable[[str, int], None],
+    ) -> None:
+        self._collector = collector
+        self._places = places
+        self._tell = tell
+        self._count = count
+        self._names = SpanNames()
+        self._changed = threading.Condition()
+        self._waiting: deque[Entry] = deque()
+        self._until: float | None = None
+        self._sender: Sender | None = None
+        self._thread: threading.Thread | None = None
+        self._told = -_SAY_EVERY
+
+    def start(self) -> None:
+        """Begin to send; not before the process is the one that serves."""
+        # Nobody waits for it at the end of the process, however long a collector takes.
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._thread.start()
+
+    def export(self, entries: Sequence[Entry]) -> None:
+        """Leave exchanges to be told; those that there is no room for are dropped and counted."""
+        share = self._collector.share
+        wanted = [entry for entry in entries if operation_of(entry) and is_sampled(entry.id, entry.trace, share)]
+        with self._changed:
+            room = _MOST_WAITING - len(self._waiting) if self._until is None else 0
+            self._waiting.extend(wanted[:room])
+            self._changed.notify()
+        if len(wanted) > room:
+            self._drop(len(wanted) - room, "more is to be told than is taken")
+
+    def close(self, seconds: float) -> None:
+        """Send what waits, for so long at most; what is left then is dropped and counted."""
+        with self._changed:
+            self._until = time.monotonic() + seconds
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+        sender = self._sender
+        if sender is not None:
+            sender.stop()
+        with self._changed:
+            left = len(self._waiting)
+            self._waiting.clear()
+        if left:
+            self._drop(left, "not all were taken before the end")
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                taken, why = self._send(batch), "they are not taken"
+            except Exception as error:
+                # The edge of this thread: nobody else may suffer for it. What was to be told is in no message.
+                taken, why = False, type(error).__name__
+            self._count(SENT if taken else FAILED, len(batch))
+            if not taken:
+                self._say(f"spans for {self._collector.address} are lost, and counted: {why}")
+
+    def _next(self) -> list[Entry]:
+        """Some exchanges that wait; none at the end."""
+        with self._changed:
+            while not self._waiting and self._until is None:
+                self._changed.wait()
+            if self._until is None and len(self._waiting) < _BATCH:
+                self._changed.wait_for(self._has_batch, _GATHER)
+            if self._until is not None and time.monotonic() > self._until:
+                return []
+            return [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+
+    def _has_batch(self) -> bool:
+        return len(self._waiting) >= _BATCH or self._until is not None
+
+    def _send(self, batch: list[Entry]) -> bool:
+        if self._sender is None:
+            # Not before it is needed, and not on the loop.
+            from dragoman.telemetry.otlp_exporter import Exporter
+
+            self._sender = Exporter(self._collector, _LONGEST_SEND)
+        places = self._places()
+        return self._sender.send([span for entry in batch for span in spans_of(entry, places, self._names)])
+
+    def _drop(self, number: int, why: str) -> None:
+        self._count(DROPPED, number)
+        self._say(f"spans for {self._collector.address} are lost, and counted: {why}")
+
+    def _say(self, words: str) -> None:
+        now = time.monotonic()
+        if now - self._told >= _SAY_EVERY:
+            self._told = now
+            self._tell(words)

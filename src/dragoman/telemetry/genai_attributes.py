@@ -1,0 +1,93 @@
+"""The words of OpenTelemetry's conventions for generative AI, as of November 2026, in one table.
+
+From https://github.com/open-telemetry/semantic-conventions-genai, where all of them have the status Development and no
+release is tagged; the constants of the package `opentelemetry-semantic-conventions` are deprecated, and not imported.
+What a backend must be able to rely on has a name of our own below.
+"""
+
+from __future__ import annotations
+
+from dragoman.records.journal_entry import CONVERSATION, COUNT
+
+# What is done: by the kind of exchange, and by the path of others. Conventions have no word for counting (their issue
+# 510); instrumentations say this one. Of whatever else is asked no span is made.
+OPERATIONS = {CONVERSATION: "chat", COUNT: "count_tokens"}
+OPERATION_PATHS = {"/embeddings": "embeddings", "/completions": "text_completion"}
+
+# Who answers: our names and labels of providers, and of transports, where the conventions have others. What is not
+# here is called by its own name.
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+# Said of streams alone.
+REQUEST_STREAM = "gen_ai.request.stream"
+RESPONSE_ID = "gen_ai.response.id"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+# What stands in the place of a reason that was expected and never came.
+NO_REASON = "error"
+FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+CONVERSATION_ID = "gen_ai.conversation.id"
+AGENT_NAME = "gen_ai.agent.name"
+# Includes what caches had and took; what was thought is in the output.
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
+# What it was called until August 2026 (their change 440); many backends know no other yet.
+CACHE_WRITE_FORMER = "gen_ai.usage.cache_creation.input_tokens"
+REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
+
+# Stable, of the conventions for everything.
+ERROR_TYPE = "error.type"
+OTHER_ERROR = "_OTHER"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+STATUS_CODE = "http.response.status_code"
+SERVICE_NAME = "service.name"
+
+# Our own: `gen_ai.*` stand on the span of the exchange alone, so that nobody adds anything up twice.
+ID = "dragoman.request_id"
+OUTCOME = "dragoman.outcome"
+STATUS = "dragoman.status"
+DIALECT = "dragoman.dialect"
+ASKED_MODEL = "dragoman.asked_model"
+ROUTE = "dragoman.route"
+POLICY = "dragoman.policy"
+CONSIDERED = "dragoman.considered"
+CONSIDERED_MORE = "dragoman.considered_more"
+KEY = "dragoman.key"
+CLIENT = "dragoman.client"
+CALLS = "dragoman.calls"
+LOSSES = "dragoman.losses"
+BOOKKEEPING = "dragoman.bookkeeping_losses"
+COST = "dragoman.cost_usd"
+SAID_COST = "dragoman.provider_cost_usd"
+UNPRICED = "dragoman.unpriced"
+ESTIMATED = "dragoman.estimated"
+SEARCHES = "dragoman.searches"
+THREAD = "dragoman.thread.id"
+PARENT_THREAD = "dragoman.thread.parent"
+THREAD_CLASS = "dragoman.thread.class"
+# Of a call.
+CALL_PROVIDER = "dragoman.provider"
+CALL_MODEL = "dragoman.model"
+CALL_PROTOCOL = "dragoman.protocol"
+CALL_NUMBER = "dragoman.call.number"
+CALL_KIND = "dragoman.call.kind"
+CALL_KEY = "dragoman.call.key"
+CALL_ID = "dragoman.call.upstream_id"
+CALL_MAYBE_BILLED = "dragoman.call.maybe_billed"
+CALL_INPUT = "dragoman.call.input_tokens"
+CALL_OUTPUT = "dragoman.call.output_tokens"
+CALL_COST = "dragoman.call.cost_usd"

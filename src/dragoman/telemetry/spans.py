@@ -1,0 +1,266 @@
+"""Spans: what a collector is told of an exchange, as values: one for the exchange, and below it one for each call.
+
+Nothing here was said by the user or the model. What is not known is left out, and never 0 (pitfall 455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.features import weight_of
+from dragoman.records.journal_entry import (
+    CANCELLED,
+    CRASHED,
+    FAILED,
+    OPEN,
+    REFUSED,
+    Call,
+    Considered,
+    Entry,
+    Money,
+    Tokens,
+)
+from dragoman.telemetry import genai_attributes as names
+from dragoman.telemetry.trace_context import span_id_of, trace_id_of
+
+Value: TypeAlias = str | int | float | bool | tuple[str, ...]
+Attributes: TypeAlias = dict[str, Value]
+
+# What is no error: an answer, and a client that went away first.
+_FINE = ("", "answered", "left")
+_NANO = 1_000_000_000
+# Names of models come from clients; so many of them stand in names of spans, by which backends group.
+_MOST_NAMES = 200
+_LONGEST_TEXT = 200
+# Statuses of names that nobody knows: they are worth no group.
+_UNKNOWN = frozenset({400, 401, 404})
+
+
+class ProviderPlace(Struct, frozen=True, kw_only=True):
+    """Who a provider is to others, and where; `inside` if it is within this process."""
+
+    provider: str
+    address: str = ""
+    port: int = 0
+    inside: bool = False
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """One span, in nanoseconds; `parent` is the id of the span above it, "" if there is none."""
+
+    name: str
+    trace: str
+    id: str
+    parent: str
+    # Whether the one above is not ours, and whether this one is a call to somebody else.
+    remote: bool
+    calls: bool
+    started: int
+    ended: int
+    failed: bool
+    attributes: Attributes
+
+
+def operation_of(entry: Entry) -> str:
+    """What is done, in the word of the conventions; "" for what they have none for."""
+    if entry.outcome == OPEN:
+        return ""
+    return names.OPERATIONS.get(entry.kind) or names.OPERATION_PATHS.get(entry.path.removeprefix("/v1"), "")
+
+
+class SpanNames:
+    """Names of spans, of which there are only so many, whatever clients call their models (pitfall 454)."""
+
+    def __init__(self) -> None:
+        self._models: set[str] = set()
+
+    def of(self, operation: str, entry: Entry) -> str:
+        """The operation with its model, or alone."""
+        model = _cut(entry.model)
+        if model not in self._models:
+            if not model or entry.status in _UNKNOWN or len(self._models) >= _MOST_NAMES:
+                return operation
+            self._models.add(model)
+        return f"{operation} {model}"
+
+
+def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: SpanNames) -> list[Span]:
+    """The spans of an exchange, the one of all of it first; none if the conventions have no word for it."""
+    operation = operation_of(entry)
+    if not operation:
+        return []
+    trace, own = trace_id_of(entry.id, entry.trace), span_id_of(entry.id)
+    start = entry.time * 1000
+    calls = [
+        Span(
+            name=f"call {call.provider}",
+            trace=trace,
+            id=span_id_of(entry.id, number),
+            parent=own,
+            remote=False,
+            calls=not _is_inside(call.provider, places),
+            started=start + call.started * 1000,
+            # One that was not heard of any more had its end with the exchange.
+            ended=start + max(call.ended or entry.took, call.started) * 1000,
+            failed=call.kind not in _FINE or call.status >= 400,
+            attributes=dict(_of_call(call, number, places)),
+        )
+        for number, call in enumerate(entry.calls)
+    ]
+    whole = Span(
+        name=span_names.of(operation, entry),
+        trace=trace,
+        id=own,
+        parent=entry.trace[36:52],
+        remote=bool(entry.trace),
+        calls=any(call.calls for call in calls),
+        started=start,
+        ended=start + max(entry.took, 0) * 1000,
+        failed=entry.outcome in (REFUSED, FAILED, CRASHED),
+        attributes={names.OPERATION: operation, **dict(_of_exchange(entry, places))},
+    )
+    return [whole, *calls]
+
+
+def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
+    if entry.provider:
+        place = places.get(entry.provider) or ProviderPlace(provider=entry.provider)
+        yield names.PROVIDER, place.provider
+        yield from _of_place(place)
+    facts = entry.facts
+    yield from _texts(
+        (names.REQUEST_MODEL, entry.model or entry.asked),
+        (names.RESPONSE_MODEL, entry.answered_by),
+        (names.RESPONSE_ID, entry.response_id),
+        (names.CONVERSATION_ID, facts.session),
+        (names.AGENT_NAME, facts.agent),
+        (names.ID, entry.id),
+        (names.OUTCOME, entry.outcome),
+        (names.DIALECT, entry.dialect),
+        (names.ASKED_MODEL, entry.asked),
+        (names.ROUTE, entry.route),
+        (names.POLICY, entry.policy),
+        (names.KEY, entry.key),
+        (names.CLIENT, entry.client),
+        (names.THREAD, facts.thread),
+        (names.PARENT_THREAD, facts.parent),
+        (names.THREAD_CLASS, facts.said_class),
+        (names.CALL_PROVIDER, entry.provider),
+        (names.CALL_PROTOCOL, entry.served),
+    )
+    if entry.outcome in (REFUSED, FAILED, CRASHED):
+        yield names.ERROR_TYPE, _error(entry)
+    if entry.status:
+        yield names.STATUS, entry.status
+    if entry.stream:
+        yield names.REQUEST_STREAM, True
+        if entry.first:
+            yield names.FIRST_CHUNK, entry.first / 1_000_000
+    if entry.stop:
+        yield names.FINISH_REASONS, (_cut(entry.stop),)
+    elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):
+        yield names.FINISH_REASONS, (names.NO_REASON,)
+    if entry.considered:
+        yield names.CONSIDERED, tuple(map(_of_considered, entry.considered))
+        if entry.considered_more:
+            yield names.CONSIDERED_MORE, entry.considered_more
+    yield names.CALLS, len(entry.calls)
+    for name, weight in ((names.LOSSES, "changes_response"), (names.BOOKKEEPING, "bookkeeping")):
+        lost = [f"{loss.fate}:{loss.feature}" for loss in entry.losses if weight_of(loss.feature) == weight]
+        if lost:
+            yield name, tuple(dict.fromkeys(lost))
+    if entry.tokens is not None:
+        yield from _of_tokens(entry.tokens)
+        if entry.estimated:
+            yield names.ESTIMATED, True
+    if entry.money is not None:
+        yield from _of_money(entry.money)
+
+
+def _of_considered(found: Considered) -> str:
+    """A target that the exchange might have gone to, with why it stands behind others or was left out."""
+    target = _cut(found.target)
+    return f"{target} ({found.why})" if found.why else target
+
+
+def _error(entry: Entry) -> str:
+    if entry.outcome == CRASHED:
+        return CRASHED
+    return entry.failure or (str(entry.status) if entry.status >= 400 else names.OTHER_ERROR)
+
+
+def _of_tokens(tokens: Tokens) -> Iterator[tuple[str, Value]]:
+    yield names.INPUT_TOKENS, tokens.input
+    yield names.OUTPUT_TOKENS, tokens.output
+    # Parts of the two; a provider that has no such thing says nothing of it.
+    if tokens.cache_read:
+        yield names.CACHE_READ, tokens.cache_read
+    if tokens.cache_write:
+        yield names.CACHE_WRITE, tokens.cache_write
+        yield names.CACHE_WRITE_FORMER, tokens.cache_write
+    if tokens.thinking:
+        yield names.REASONING_TOKENS, tokens.thinking
+    if tokens.searches:
+        yield names.SEARCHES, tokens.searches
+
+
+def _of_money(money: Money) -> Iterator[tuple[str, Value]]:
+    if money.known is not None:
+        yield names.COST, money.known / _NANO
+    if money.unpriced:
+        yield names.UNPRICED, money.unpriced
+    if money.said is not None:
+        yield names.SAID_COST, money.said / _NANO
+
+
+def _of_call(call: Call, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
+    yield names.CALL_NUMBER, number + 1
+    yield from _texts(
+        (names.CALL_PROVIDER, call.provider),
+        (names.CALL_MODEL, call.model),
+        (names.CALL_PROTOCOL, call.protocol),
+        (names.CALL_KIND, call.kind),
+        (names.CALL_ID, call.upstream_id),
+    )
+    place = places.get(call.provider)
+    if place is not None:
+        yield from _of_place(place)
+    if call.status:
+        yield names.STATUS_CODE, call.status
+    if call.kind not in _FINE:
+        yield names.ERROR_TYPE, call.kind
+    elif call.status >= 400:
+        yield names.ERROR_TYPE, str(call.status)
+    if call.key >= 0:
+        yield names.CALL_KEY, call.key
+    if call.maybe_billed:
+        yield names.CALL_MAYBE_BILLED, True
+    if call.tokens is not None:
+        yield names.CALL_INPUT, call.tokens.input
+        yield names.CALL_OUTPUT, call.tokens.output
+    if call.money is not None and call.money.known is not None:
+        yield names.CALL_COST, call.money.known / _NANO
+
+
+def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
+    if place.address:
+        yield names.SERVER_ADDRESS, place.address
+        yield names.SERVER_PORT, place.port
+
+
+def _texts(*named: tuple[str, str]) -> Iterator[tuple[str, Value]]:
+    for name, text in named:
+        if text:
+            yield name, _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text[:_LONGEST_TEXT]
+
+
+def _is_inside(provider: str, places: Mapping[str, ProviderPlace]) -> bool:
+    place = places.get(provider)
+    return place is not None and place.inside

@@ -1,0 +1,128 @@
+"""Tables with exchanges in them, written as the drain writes them, and the sessions and threads of those."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dragoman.records.journal_entry import (
+    ANSWERED,
+    CANCELLED,
+    CONVERSATION,
+    COUNT,
+    CRASHED,
+    FAILED,
+    LIST,
+    OTHER,
+    REFUSED,
+    Call,
+    Entry,
+    Lost,
+    Money,
+    Tokens,
+)
+from dragoman.records.rows import Batch
+from dragoman.records.thread_assignment import Placed
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from tests.records.invented import NOON
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+
+
+def fill(tables: AccountTables, placed: Iterable[tuple[Entry, Placed]]) -> None:
+    """Write exchanges down, all at once."""
+    batch = Batch()
+    for entry, place in placed:
+        batch.add(entry, place)
+    with tables.transaction():
+        tables.records.add(batch.rows)
+        tables.sums.add(batch.sums())
+        tables.sums.add_to_threads(batch.thread_sums())
+
+
+def speak(tables: AccountTables, sessions: Sequence[tuple[int, str, str]], threads: Sequence[tuple[int, int]]) -> None:
+    """Sessions (number, key, name) and threads (number, session), each with a tip and facts of its own."""
+    with tables.transaction():
+        db = tables.connection
+        for number, key, name in sessions:
+            db.execute("INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', 0, 0)", (number, key, name))
+        for number, session in threads:
+            row = (number, session, f"thread-{number}", b'{"session":"fact-of-%d"}' % number)
+            db.execute(
+                "INSERT INTO threads VALUES (?, ?, ?, 'main', 'label', 'large', 0, 'said', 100, 1, 1, 0, 0, ?)", row
+            )
+            named = {"digest": f"tip-of-{number}", "thread": number}
+            columns = [row[1] for row in db.execute("PRAGMA table_info(tips)")]
+            values = [named.get(column, 0) for column in columns]
+            db.execute(f"INSERT INTO tips VALUES ({', '.join('?' * len(values))})", values)
+
+
+def some_entries(seed: int, count: int, *, begin: int = NOON, length: int = 40 * DAY) -> list[tuple[Entry, Placed]]:
+    """Exchanges of every kind, at random times; 5 threads of 3 sessions, whose numbers are 1 to 5, and none."""
+    dice = random.Random(seed)
+    return [(_entry(dice, number, begin, length), _place(dice)) for number in range(count)]
+
+
+def _place(dice: random.Random) -> Placed:
+    thread = dice.randrange(6)
+    return Placed((thread + 1) // 2 if thread else 0, thread)
+
+
+def _entry(dice: random.Random, number: int, begin: int, length: int) -> Entry:
+    read, write = dice.choice((0, dice.randrange(10**6))), dice.choice((0, dice.randrange(10**5)))
+    thought = dice.choice((0, dice.randrange(1000)))
+    tokens = Tokens(
+        input=read + write + dice.randrange(10**5),
+        cache_read=read,
+        cache_write=write,
+        output=thought + dice.randrange(10**4),
+        thinking=thought,
+        searches=dice.choice((0, 0, 2)),
+    )
+    money = Money(
+        input=dice.randrange(10**9),
+        output=dice.randrange(10**9),
+        cache_read=dice.choice((0, 1, 999_999_999)),
+        unpriced=dice.choice(((), (), ("search",))),
+    )
+    provider = dice.choice(("anthropic", "openai", ""))
+    model = dice.choice(("large", "small", "=cmd", "tiny")) if provider else ""
+    known = dice.randrange(8)
+    upstream = f"up_{number}" if provider else ""
+    call = Call(provider, model, "openai-chat", status=200, upstream_id=upstream, tokens=tokens, money=money)
+    failed = Call(provider, model, "openai-chat", status=529, upstream_id=f"up_{number}_before" if provider else "")
+    return Entry(
+        id=f"req_{number:024d}",
+        time=begin + dice.randrange(length),
+        outcome=dice.choice((ANSWERED,) * 6 + (REFUSED, FAILED, CANCELLED, CRASHED)),
+        kind=dice.choice((CONVERSATION,) * 6 + (COUNT, LIST, OTHER)),
+        key=dice.choice(("alice", "bob", "Zoë's", "")),
+        client=dice.choice(("claude-cli", "codex_exec", "")),
+        provider=provider,
+        model=model,
+        status=200,
+        first=dice.choice((0, 120_000)),
+        took=dice.randrange(10**7),
+        tokens=tokens if known else None,
+        estimated=dice.random() < 0.1,
+        money=money if known > 1 else None,
+        calls=(failed, call)[dice.randrange(2) :] if provider else (),
+        losses=(Lost("sampling", "dropped", "sampling.seed"),) * dice.randrange(3),
+        upstream_id=upstream,
+    )
+
+
+def filled_file(path: Path, entries: Iterable[tuple[Entry, Placed]]) -> None:
+    """A file of `storage.path` with exchanges, and the speakers of `some_entries`."""
+    tables = open_account_tables(str(path))
+    try:
+        speak(
+            tables,
+            [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")],
+            [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)],
+        )
+        fill(tables, entries)
+    finally:
+        tables.close()

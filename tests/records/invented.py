@@ -1,0 +1,66 @@
+"""Entries of exchanges that never were."""
+
+from __future__ import annotations
+
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Call, Entry, Money, Tokens
+from dragoman.records.rows import Batch
+from dragoman.records.thread_assignment import Placed
+
+# A Tuesday in 2027, in microseconds.
+NOON = 1_800_000_000_000_000
+_TOKENS = Tokens(input=100, cache_read=60, output=20, thinking=5)
+_MONEY = Money(input=1000, output=500, version="2026-10-30")
+
+
+def entry(
+    number: int,
+    *,
+    time: int = NOON,
+    outcome: str = ANSWERED,
+    kind: str = CONVERSATION,
+    key: str = "alice",
+    model: str = "large",
+    tokens: Tokens | None = _TOKENS,
+    money: Money | None = _MONEY,
+    status: int = 200,
+    size: int = 400,
+) -> Entry:
+    """An exchange that took what most take."""
+    call = Call("anthropic", model, "anthropic-messages", status=status, tokens=tokens, money=money)
+    return Entry(
+        id=f"req_{number:024d}",
+        time=time,
+        outcome=outcome,
+        kind=kind,
+        key=key,
+        client="claude-cli",
+        program="claude-cli/2.1.325 (external, cli)",
+        address="192.0.2.0/24",
+        dialect="anthropic-messages",
+        path="/v1/messages",
+        asked=model,
+        provider="anthropic",
+        model=model,
+        status=status,
+        first=1000,
+        took=3000,
+        tokens=tokens,
+        money=money,
+        calls=(call,) if status == 200 else (),
+        size=size,
+    )
+
+
+def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
+    """Its row of records, in the order of `store.records.COLUMNS`."""
+    batch = Batch()
+    batch.add(entry, placed)
+    return batch.rows[0]
+
+
+def measures_of(entry: Entry) -> tuple[int, ...]:
+    """What it adds to sums, in the order of `store.migrations.MEASURES`."""
+    batch = Batch()
+    batch.add(entry, Placed())
+    (sums,) = batch.thread_sums()
+    return tuple(value for value in sums[2:] if isinstance(value, int))

@@ -1,0 +1,104 @@
+"""A desk at which requests are placed, one after the other, and the tree that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Entry
+from dragoman.records.thread_assignment import Placed, Placer
+from dragoman.sessions.facts import Facts
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.session_tables import KeptThread, SessionRow
+from dragoman.wire.history_digest import digest
+from tests.records.invented import NOON, entry
+from tests.sessions.invented import SOUGHT, Asked, facts_of
+
+
+class Node(Struct, frozen=True):
+    """A thread as a person would draw it."""
+
+    kind: str
+    parent: str = ""
+    windows: int = 1
+
+
+class Desk:
+    """Places what is asked, each in a transaction of its own."""
+
+    def __init__(self, tables: AccountTables) -> None:
+        self.tables = tables
+        self._placer = Placer(tables.speakers)
+        self._count = 0
+
+    def place(
+        self,
+        asked: Asked | Facts,
+        *,
+        key: str = "laptop",
+        outcome: str = ANSWERED,
+        kind: str = CONVERSATION,
+        time: int | None = None,
+        answer: str = "",
+        model: str = "large",
+    ) -> Placed:
+        """Where a request is placed; `answer` is the id of the first call in its answer."""
+        facts = asked if isinstance(asked, Facts) else facts_of(asked, replace(SOUGHT, key=f"{key:*<32}".encode()))
+        if answer:
+            facts = replace(facts, answer_call=digest(f"{key:*<32}".encode(), "call", answer))
+        self._count += 1
+        moment = NOON + self._count * 1000 if time is None else time
+        made = entry(self._count, key=key, outcome=outcome, kind=kind, time=moment, model=model)
+        return self.put(replace(made, facts=facts))
+
+    def put(self, made: Entry) -> Placed:
+        """Where an entry is placed."""
+        with self.tables.transaction():
+            placed = self._placer.place(made)
+            self._placer.finish()
+        return placed
+
+    def put_all(self, entries: list[Entry]) -> list[Placed]:
+        """Where entries are placed that are drained together."""
+        with self.tables.transaction():
+            self._placer.expect(entries)
+            placed = [self._placer.place(made) for made in entries]
+            self._placer.finish()
+        return placed
+
+    def session(self, placed: Placed) -> SessionRow:
+        """The row of a session."""
+        found = self.tables.speakers.session_of(placed.session)
+        assert found is not None
+        return found
+
+    def thread(self, placed: Placed) -> KeptThread:
+        """The row of a thread."""
+        found = self.tables.speakers.thread_of(placed.thread)
+        assert found is not None
+        return found
+
+    def tree(self, placed: Placed) -> dict[str, Node]:
+        """The threads of a session by their names."""
+        found = self.tables.connection.execute(
+            "SELECT id, name, class, parent, windows FROM threads WHERE session = ? ORDER BY id", (placed.session,)
+        ).fetchall()
+        names = {number: name for number, name, _, _, _ in found}
+        return {name: Node(kind, names.get(parent, ""), windows) for _, name, kind, parent, windows in found}
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        return int(self.tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+@contextmanager
+def desk() -> Iterator[Desk]:
+    """An empty one."""
+    tables = open_account_tables(":memory:")
+    try:
+        yield Desk(tables)
+    finally:
+        tables.close()

@@ -1,0 +1,235 @@
+"""Exchanges that were written down, with all that is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError
+from dragoman.records.digest_key import key_of, secret_in
+from dragoman.records.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
+from dragoman.records.ids import new_id
+from dragoman.records.journal_entry import Call, Considered, Lost, Money, Tokens
+from dragoman.records.thread_assignment import Placed
+from dragoman.sessions.assign import answer_of
+from dragoman.sessions.facts import Facts
+from dragoman.store.record_queries import Wanted
+from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.wire.history_digest import digest
+from tests.records.filled import fill
+from tests.records.invented import NOON, entry
+from tests.records.kept_sessions import filling
+from tests.sdk.digging import dig_object, dig_objects
+
+SECOND = 1_000_000
+TOKENS = Tokens(100, 60, 10, 4, 21, 5, 1)
+MONEY = Money(1000, 500, 60, 30, 7, 0, 10_000_000, 0, ("thinking",), "2026-10-30", "anthropic/large", "priority", 999)
+CALLS = (
+    Call("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
+    Call(
+        "anthropic",
+        "large",
+        "anthropic-messages",
+        "answered",
+        200,
+        6000,
+        1000,
+        3000,
+        "theirs",
+        1,
+        True,
+        TOKENS,
+        True,
+        MONEY,
+    ),
+)
+WHOLE = replace(
+    entry(3, time=NOON + 3 * SECOND, tokens=TOKENS, money=MONEY),
+    calls=CALLS,
+    losses=(Lost("top_k", "dropped", "sampling.top_k"),),
+    stream=True,
+    upstream_id="theirs",
+    response_id="msg_1",
+    stop="end",
+    trace="00-abc",
+    considered=(
+        Considered("anthropic/large", "", 5, 1, 250_000, 80.5),
+        Considered("ollama/qwen3", "left out: it rests"),
+    ),
+    considered_more=1,
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[AccountTables]:
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "5f0c", started=NOON, last=NOON)
+        file.thread(10, 1, label="Explore", rule="agent-prompt", sure=60)
+        file.exchanges([entry(1, time=NOON), entry(2, time=NOON + SECOND, tokens=None, money=None)])
+        file.exchanges([WHOLE], 1, 10)
+        file.exchanges([replace(entry(4, time=NOON), response_id="twice"), replace(entry(5), response_id="twice")])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+        yield opened
+
+
+def test_a_list_ends_with_the_latest(tables: AccountTables) -> None:
+    assert [int(each.row.id[4:]) for each in latest(tables, Wanted(), 2)] == [2, 3]
+    assert [int(each.row.id[4:]) for each in after(tables, 3, Wanted(), 9)] == [4, 5]
+    assert newest(tables) == 5
+
+
+@pytest.mark.parametrize("text", [WHOLE.id, "theirs", "msg_1"])
+def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: AccountTables, text: str) -> None:
+    found = find(tables, text)
+    assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
+
+
+@pytest.mark.parametrize("theirs", ["msg_9d5f7c1be2a84d6f", "chatcmpl-9d5f7c1be2a84d6f", "9d5f7c1be2a84d6f"])
+@pytest.mark.parametrize("begin", ["msg_", "chatcmpl-", "resp_"])
+def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answer(
+    tmp_path: Path, theirs: str, begin: str
+) -> None:
+    with filling(tmp_path / "state.db") as file:
+        told = replace(entry(1, time=NOON), response_id=theirs)
+        file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, begin + theirs[-16:]).row.id == told.id
+
+
+def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "state.db.records"
+    named = digest(key_of(secret_in(folder), "alice"), "response", "resp_kept")
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "5f0c", started=NOON, last=NOON)
+        file.thread(10, 1)
+        first = replace(entry(1, time=NOON), facts=Facts(answer_id=named))
+        # The next one goes on from there, and says so by the same digest.
+        file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=Facts(previous=named))], 1, 10)
+        file.tip(answer_of(named), 10)
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, "resp_kept", folder).row.id == first.id
+        for text, where in (("resp_other", folder), ("resp_kept", tmp_path / "elsewhere"), ("resp_kept", None)):
+            with pytest.raises(DragomanError, match="there is no exchange"):
+                find(tables, text, where)
+        (folder / "secret").write_bytes(b"half")
+        with pytest.raises(DragomanError, match=r"'resp_kept' cannot be looked for among .* is damaged"):
+            find(tables, "resp_kept", folder)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -> None:
+    first, second = (new_id(NOON + ago, lambda length: "x" * length) for ago in (0, 20 * SECOND))
+    with filling(tmp_path / "state.db") as file:
+        file.exchanges([replace(entry(1, time=NOON), id=first), replace(entry(2, time=NOON + 20 * SECOND), id=second)])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, first[:14]).row.id == first
+        assert find(tables, second).row.id == second
+        with pytest.raises(DragomanError, match="several exchanges"):
+            find(tables, first[:10])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nobody", "there is no exchange 'nobody'"),
+        ("", "there is no exchange ''"),
+        ("' OR 1 --", "there is no exchange"),
+        ("twice", f"'twice' means several exchanges: {entry(5).id}, {entry(4).id}"),
+    ],
+)
+def test_what_means_none_or_several_is_told_in_a_sentence(tables: AccountTables, text: str, words: str) -> None:
+    with pytest.raises(DragomanError) as told:
+        find(tables, text)
+    assert str(told.value).startswith(words)
+
+
+def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
+    told = as_json(find(tables, WHOLE.id))
+    assert {name: told[name] for name in ("id", "time", "ended", "outcome", "stop", "trace", "upstream_id")} == {
+        "id": WHOLE.id,
+        "time": "2027-01-15T08:00:03.000000Z",
+        "ended": "2027-01-15T08:00:03.003000Z",
+        "outcome": "answered",
+        "stop": "end",
+        "trace": "00-abc",
+        "upstream_id": "theirs",
+    }
+    assert told["session"] == {"id": "5f0c", "key": "alice", "client": "claude-code"}
+    assert isinstance(told["thread"], dict)
+    assert (told["thread"]["number"], told["thread"]["rule"], told["thread"]["sure"]) == (10, "agent-prompt", 60)
+    assert told["losses"] == [
+        {"feature": "top_k", "fate": "dropped", "weight": "changes_response", "place": "sampling.top_k"}
+    ]
+    attempts = told["attempts"]
+    assert isinstance(attempts, list)
+    outcomes = [
+        (each["outcome"], each["upstream_id"], each["cost_nano_usd"]) for each in attempts if isinstance(each, dict)
+    ]
+    assert outcomes == [("unreachable", "", None), ("answered", "theirs", MONEY.total)]
+    assert told["considered"] == [
+        {
+            "target": "anthropic/large",
+            "why": "",
+            "cost_nano_usd": 5,
+            "losses": 1,
+            "first_token_microseconds": 250_000,
+            "tokens_per_second": 80.5,
+        },
+        {
+            "target": "ollama/qwen3",
+            "why": "left out: it rests",
+            "cost_nano_usd": None,
+            "losses": None,
+            "first_token_microseconds": None,
+            "tokens_per_second": None,
+        },
+    ]
+    assert told["considered_more"] == 1
+
+
+def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: AccountTables) -> None:
+    told = as_json(find(tables, WHOLE.id))
+    names = ("fresh_tokens", "cache_read_tokens", "cache_write_tokens", "input_tokens", "output_tokens")
+    fresh, read, written, whole, output = (told[name] for name in names)
+    assert (fresh, read, written, whole, output) == (30, 60, 10, 100, 21)
+    assert fresh_of(Tokens(5, 60, 0)) == 0
+
+
+def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: AccountTables) -> None:
+    found = find(tables, WHOLE.id)
+    assert found.tokens == TOKENS
+    assert as_json(found)["cost_nano_usd"] == MONEY.total == found.row.cost
+
+
+def test_what_nobody_said_is_null_and_no_number(tables: AccountTables) -> None:
+    told = as_json(find(tables, entry(2).id))
+    assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
+    assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
+
+
+def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
+    money = Money(unpriced=("model",), said=7)
+    made = replace(entry(1, money=money), calls=(Call("chat", "served", "openai-chat", money=money),))
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, [(made, Placed())])
+        told = as_json(find(tables, made.id))
+    for each in (dict[str, object](told), *dig_objects(told, "attempts")):
+        assert (each["cost_nano_usd"], each["said_cost_nano_usd"]) == (None, 7)
+        cost = dict(dig_object(each, "cost"))
+        assert cost.pop("unpriced") == ["model"] and set(cost.values()) == {None}
+
+
+def test_pitfall_571_speed_leaves_out_what_passed_before_the_first_content(tables: AccountTables) -> None:
+    assert speed_of(21, 1_000_000, 3_000_000) == 10.0
+    assert [speed_of(*given) for given in ((1, 1, 9), (21, 0, 9), (21, 9, 9))] == [None] * 3
+    # Twenty more in two milliseconds; nothing is said of what came at once.
+    assert find(tables, WHOLE.id).speed == 10_000.0
+    assert find(tables, entry(1).id).speed is None
+
+
+def test_times_are_told_to_the_microsecond() -> None:
+    assert instant(NOON + 1) == "2027-01-15T08:00:00.000001Z"

@@ -1,0 +1,219 @@
+"""Whoever is forgotten is in no file any more, and sums are what they were."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError
+from dragoman.records.forget import Forgotten, Whom, find, forget
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import asked_to_rotate, begun, folder_of, journals_in
+from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_ingest import drain_all
+from dragoman.records.thread_assignment import Placed
+from dragoman.records.time_range import period_of, zone_of
+from dragoman.records.usage import usage
+from dragoman.sessions.facts import Facts
+from dragoman.store.erasure import Amount, Forgetting
+from dragoman.store.record_tables import open_account_tables
+from dragoman.store.usage_queries import UsageQuestions
+from tests.records.filled import fill, speak
+from tests.records.invented import NOON, entry
+
+MINUTE = 60_000_000
+# What nobody else says.
+MARKS = [b"req_of_alice", b"program-of-alice", b"model-of-alice", b"secret-session", b"fact-of-alice"]
+
+
+class Clock:
+    """Goes on by a minute each time it is looked at."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> int:
+        self.now += MINUTE
+        return self.now
+
+
+def alices(number: int) -> Entry:
+    return replace(
+        entry(number, key="alice"),
+        id=f"req_of_alice_{number}",
+        program=f"program-of-alice/{number}",
+        asked=f"model-of-alice-{number}",
+        facts=Facts(session="secret-session", tip=f"fact-of-alice-{number}"),
+    )
+
+
+def filled(path: Path, rows: int = 300) -> None:
+    with closing(open_account_tables(str(path))) as tables:
+        speak(tables, [(1, "alice", "secret-session"), (2, "bob", "other")], [(1, 1), (2, 2)])
+        # Side by side with others, on the same pages.
+        both = ([(alices(number), Placed(1, 1)), (entry(number, key="bob"), Placed(2, 2))] for number in range(rows))
+        fill(tables, [row for pair in both for row in pair])
+        tables.connection.execute("UPDATE threads SET facts = ? WHERE id = 1", (b"fact-of-alice",))
+
+
+def found_in_files(folder: Path) -> dict[str, list[bytes]]:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            found[path.name] = [mark for mark in MARKS if mark in content]
+    return {name: marks for name, marks in found.items() if marks}
+
+
+def who(path: Path, key: str | None, session: str | None = None) -> Whom:
+    with closing(open_account_tables(str(path), read_only=True)) as tables:
+        return find(Forgetting(tables.connection), key, session)
+
+
+def totals(path: Path) -> object:
+    period = period_of(zone_of("UTC"), NOON // 1_000_000 + 86400, since="7d")
+    with closing(open_account_tables(str(path), read_only=True)) as tables:
+        return [usage(UsageQuestions(tables.connection), [by], period).total for by in ("key", "session", "day")]
+
+
+def done(path: Path, whom: Whom, pause: Callable[[float], None] | None = None, patience: float = 0.0) -> Forgotten:
+    return forget(str(path), whom, clock=Clock(), patience=patience, pause=pause or (lambda seconds: None))
+
+
+@pytest.mark.parametrize("by", ["key", "session"])
+def test_pitfall_657_when_it_is_done_the_bytes_are_in_no_file(tmp_path: Path, by: str) -> None:
+    file = tmp_path / "state.db"
+    filled(file)
+    assert set(found_in_files(tmp_path)["state.db"]) == set(MARKS)
+    before = totals(file)
+    whom = who(file, "alice", None if by == "key" else "secret-session")
+    assert whom.amount == Amount(rows=300, sessions=1, threads=1, tips=1)
+    assert done(file, whom) == Forgotten(rows=300)
+    assert found_in_files(tmp_path) == {}
+    # Sums stay, and so does everybody else.
+    assert totals(file) == before
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT key, count(*) FROM records GROUP BY key").fetchall() == [("bob", 300)]
+        assert db.execute("SELECT name FROM sessions").fetchall() == [("other",)]
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with pytest.raises(DragomanError, match="only sums are left" if by == "key" else "nothing is recorded"):
+        who(file, "alice", None if by == "key" else "secret-session")
+
+
+def test_pitfall_658_journals_that_a_worker_writes_are_followed_by_others(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(Journal(folder_of(str(file)), clock=lambda: NOON * 1000)) as journal:
+        assert journal.settle(alices(1))
+        drain_all(str(file), now=NOON)
+        whom = who(file, "alice")
+        # The worker has not looked yet.
+        told = done(file, whom)
+        (left,) = told.left
+        assert left.endswith(": a worker still writes to it")
+        assert MARKS[0] in journals_in(folder_of(str(file)))[0].read_bytes()
+
+    file = tmp_path / "other.db"
+    now = NOON
+    with closing(Journal(folder_of(str(file)), clock=lambda: now * 1000)) as journal:
+        journal.settle(alices(1))
+        drain_all(str(file), now=NOON)
+        # Written after it was looked at, and before it is forgotten.
+        journal.settle(alices(2))
+        whom = who(file, "alice")
+
+        def look(seconds: float) -> None:
+            nonlocal now
+            now = asked_to_rotate(folder_of(str(file)))
+            assert now > journal.begun
+            journal.rotate()
+
+        assert done(file, whom, look, patience=60) == Forgotten(rows=2)
+        assert found_in_files(folder_of(str(file))) == {}
+        assert [begun(path.name) for path in journals_in(folder_of(str(file)))] == [now]
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT count(*) FROM records").fetchone() == (0,)
+        assert db.execute("SELECT sum(requests) FROM sums").fetchone() == (2,)
+
+
+def test_a_clock_that_was_set_back_keeps_nobodys_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    folder = folder_of(str(file))
+    hour = 3600 * 1_000_000
+    # Two workers that began before the clock was set back, and go by it now.
+    clocks = [NOON + hour, NOON + hour // 2]
+    journals = [Journal(folder, clock=partial(lambda at: clocks[at] * 1000, at)) for at in range(2)]
+    for number, journal in enumerate(journals):
+        journal.settle(alices(number))
+    drain_all(str(file), now=NOON)
+
+    def look(seconds: float) -> None:
+        for at, journal in enumerate(journals):
+            clocks[at] = NOON
+            if asked_to_rotate(folder) > journal.begun:
+                journal.rotate()
+
+    assert done(file, who(file, "alice"), look, patience=60) == Forgotten(rows=2)
+    assert found_in_files(tmp_path) == {}
+    for journal in journals:
+        journal.close()
+
+
+def test_a_journal_of_a_worker_that_is_gone_goes_too(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(Journal(folder_of(str(file)), clock=lambda: NOON * 1000)) as journal:
+        journal.settle(alices(1))
+    drain_all(str(file), now=NOON)
+    assert done(file, who(file, "alice")) == Forgotten(rows=1)
+    assert found_in_files(folder_of(str(file))) == {}
+
+
+def test_others_who_read_are_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    filled(file, rows=3)
+    whom = who(file, "alice")
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM records").fetchone()
+        told = forget(str(file), whom, clock=Clock(), patience=0.0, waits=0.01)
+        reader.execute("ROLLBACK")
+    assert told == Forgotten(
+        rows=3, left=(f"{file}-wal: another process reads the file, and its log could not be emptied",)
+    )
+
+
+def test_pitfall_657_whoever_is_not_known_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    filled(file, rows=1)
+    with closing(open_account_tables(str(file))) as tables:
+        speak(tables, [(3, "bob", "secret-session")], [(3, 3)])
+    for key, session, words in (
+        ("carol", None, "nothing is recorded of a key 'carol'"),
+        ("'; DROP TABLE records --", None, "nothing is recorded of a key"),
+        (None, "third", "nothing is recorded of a session 'third'$"),
+        ("bob", "third", "nothing is recorded of a session 'third' of the key 'bob'"),
+        (
+            None,
+            "secret-session",
+            "several keys have a session 'secret-session': say which with --key, of 'alice', 'bob'",
+        ),
+        (None, None, "say whom to forget: --key NAME or --session ID"),
+    ):
+        with pytest.raises(DragomanError, match=words):
+            who(file, key, session)
+    assert who(file, "bob", "secret-session").session == 3
+
+
+def test_steps_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    filled(file, rows=3)
+    said: list[str] = []
+    forget(str(file), who(file, "alice"), clock=Clock(), say=said.append)
+    assert said[0] == "asking workers to begin another journal …"
+    assert "3 rows removed …" in said
+    assert said[-1] == "writing over what was removed …"

@@ -1,0 +1,70 @@
+"""A disk without room, as the system says it: nothing that was there is lost, and what comes later is whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import LIMIT
+
+# A process may not make files larger than so; then it may.
+_JOURNAL = """
+import resource, sys
+from pathlib import Path
+from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal import Journal
+from tests.records.invented import NOON, entry
+
+path = sys.argv[1]
+journal = Journal(folder_of(path))
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, most))
+written = [journal.settle(entry(number)) for number in range(20)]
+assert written[0] and not written[-1] and journal.problem == "file too large", (written, journal.problem)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+assert journal.tend() and not journal.problem and journal.lost == 0
+drained = drain_all(path, now=NOON)
+assert drained.rows == 20 and drained.damaged <= 1, drained
+"""
+_DATABASE = """
+import resource, sqlite3, sys
+from dragoman.records.journal_ingest import Drainer
+from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal import Journal
+from dragoman.store import StoreError
+from dragoman.store.record_tables import open_account_tables
+from tests.records.invented import NOON, entry
+
+path = sys.argv[1]
+tables = open_account_tables(path)
+tables.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+journal = Journal(folder_of(path))
+for number in range(2000):
+    journal.settle(entry(number))
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, most))
+drainer = Drainer(tables, folder_of(path))
+try:
+    drainer.drain(journal.path)
+except StoreError as error:
+    assert "full" in str(error) or "I/O" in str(error), error
+else:
+    raise AssertionError("there was room")
+assert tables.records.count() == drainer.rows < 2000
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+drainer.drain(journal.path)
+assert tables.records.count() == drainer.rows == 2000
+assert tables.connection.execute("SELECT sum(requests) FROM sums").fetchone() == (2000,)
+"""
+
+
+@pytest.mark.parametrize("program", [_JOURNAL, _DATABASE], ids=["the journal", "the tables"])
+def test_pitfall_661_what_finds_no_room_is_there_later_and_once(tmp_path: Path, program: str) -> None:
+    came = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "state.db")], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert came.returncode == 0, came.stderr

@@ -1,0 +1,139 @@
+"""Rows and sums that an entry comes to."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.records.journal_entry import (
+    ANSWERED,
+    CANCELLED,
+    CONVERSATION,
+    COUNT,
+    CRASHED,
+    FAILED,
+    LIST,
+    OPEN,
+    OTHER,
+    REFUSED,
+    Call,
+    Considered,
+    Entry,
+    Money,
+    Tokens,
+)
+from dragoman.records.rows import QUARTER, Batch, details_of, is_unpriced
+from dragoman.records.thread_assignment import Placed
+from dragoman.store.migrations import MEASURES
+from dragoman.store.records import COLUMNS
+from tests.records.invented import NOON, entry, measures_of, row_of
+
+
+def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
+    said = entry(1)
+    row = dict(zip(COLUMNS, row_of(said, Placed(3, 7)), strict=True))
+    same = {name: getattr(said, name) for name in COLUMNS if hasattr(said, name) and name != "losses"}
+    assert {name: row[name] for name in same} == same
+    assert (row["session"], row["thread"], row["losses"]) == (3, 7, 0)
+    assert (row["input"], row["cache_read"], row["output"], row["thinking"]) == (100, 60, 20, 5)
+    assert (row["cost"], row["unpriced"], row["said_cost"], row["price"]) == (1500, False, None, "2026-10-30")
+    kept = row["details"]
+    assert isinstance(kept, bytearray)
+    details = details_of(bytes(kept))
+    assert (details.calls, details.money, details.size) == (said.calls, said.money, 400)
+
+
+def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
+    considered = (Considered("b/m", "", 5), Considered("a/m", "left out: it rests"))
+    row = dict(zip(COLUMNS, row_of(replace(entry(1), considered=considered, considered_more=1), Placed()), strict=True))
+    kept = row["details"]
+    assert isinstance(kept, bytearray)
+    details = details_of(bytes(kept))
+    assert (details.considered, details.considered_more) == (considered, 1)
+    older = details_of(b'[[],[],null,[],"why",[],400,"trace"]')
+    assert (older.considered, older.considered_more, older.size) == ((), None, 400)
+
+
+def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:
+    cut = entry(1, outcome=FAILED, tokens=None, money=None)
+    row = dict(zip(COLUMNS, row_of(cut, Placed()), strict=True))
+    assert [row[name] for name in ("input", "output", "thinking", "searches")] == [None] * 4
+    assert row["unpriced"]
+    assert dict(zip(MEASURES, measures_of(cut), strict=True))["unpriced"] == 1
+
+
+# What is counted as what, by the table of decision 32: requests, errors, cancelled, others.
+_COUNTED = [
+    (CONVERSATION, ANSWERED, (1, 0, 0, 0)),
+    (CONVERSATION, REFUSED, (1, 1, 0, 0)),
+    (CONVERSATION, FAILED, (1, 1, 0, 0)),
+    (CONVERSATION, CRASHED, (1, 1, 0, 0)),
+    (CONVERSATION, CANCELLED, (0, 0, 1, 0)),
+    (CONVERSATION, OPEN, (0, 0, 0, 0)),
+    (COUNT, ANSWERED, (0, 0, 0, 1)),
+    (LIST, REFUSED, (0, 0, 0, 1)),
+    (OTHER, CANCELLED, (0, 0, 0, 1)),
+]
+
+
+@pytest.mark.parametrize(("kind", "outcome", "counted"), _COUNTED)
+def test_exchanges_are_counted_as_the_decision_says(kind: str, outcome: str, counted: tuple[int, ...]) -> None:
+    measures = dict(zip(MEASURES, measures_of(entry(1, kind=kind, outcome=outcome)), strict=True))
+    assert tuple(map(int, measures.values()))[:4] == counted
+    # Whatever it was, what it took is added.
+    assert (measures["input"], measures["output"], measures["cost"]) == (100, 20, 1500)
+    assert measures["took"] == 3000 * counted[0]
+    assert (measures["first"], measures["firsts"]) == (1000 * counted[0], counted[0])
+
+
+_USED = Tokens(input=5)
+_UNPRICED: list[tuple[str, Entry, bool]] = [
+    ("priced", entry(1), False),
+    ("tokens without a price", entry(1, money=None), True),
+    ("a part without a price", entry(1, money=Money(input=5, unpriced=("search",))), True),
+    ("an answer that says nothing of tokens", entry(1, tokens=None, money=None), True),
+    ("refused at the door", entry(1, outcome=REFUSED, status=401, tokens=None, money=None), False),
+    ("crashed", entry(1, outcome=CRASHED, status=0, tokens=None, money=None), True),
+    ("a count", entry(1, kind=COUNT, tokens=None, money=None), False),
+    (
+        "a failed call before, maybe billed",
+        Entry(
+            id="a",
+            time=NOON,
+            outcome=ANSWERED,
+            tokens=_USED,
+            money=Money(input=1),
+            calls=(
+                Call("a", "m", "p", status=0, maybe_billed=True),
+                Call("b", "m", "p", status=200, tokens=_USED, money=Money(input=1)),
+            ),
+        ),
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry_", "unpriced"), [case[1:] for case in _UNPRICED], ids=[case[0] for case in _UNPRICED])
+def test_what_cost_more_than_is_known_is_unpriced(entry_: Entry, unpriced: bool) -> None:
+    assert is_unpriced(entry_) is unpriced
+
+
+def test_a_batch_adds_up_by_group_and_by_thread_in_order() -> None:
+    batch = Batch()
+    batch.add(entry(1, model="small"), Placed(1, 9))
+    batch.add(entry(2, time=NOON + QUARTER), Placed(1, 2))
+    batch.add(entry(3), Placed(1, 9))
+    batch.add(entry(4), Placed(1, 2))
+    quarter = NOON // QUARTER
+    assert len(batch.rows) == 4
+    sums = batch.sums()
+    assert [row[:5] for row in sums] == [
+        (quarter, "alice", "claude-cli", "anthropic", "large"),
+        (quarter, "alice", "claude-cli", "anthropic", "small"),
+        (quarter + 1, "alice", "claude-cli", "anthropic", "large"),
+    ]
+    threads = batch.thread_sums()
+    assert [row[:2] for row in threads] == [(quarter, 2), (quarter, 9), (quarter + 1, 2)]
+    cost = 5 + MEASURES.index("cost")
+    assert [row[cost] for row in sums] == [3000, 1500, 1500]
+    assert [row[cost - 3] for row in threads] == [1500, 3000, 1500]
