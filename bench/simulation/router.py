@@ -31,14 +31,14 @@ from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.needs import LossCounts, Needs
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.outline import Outline
+from dragoman.routing.plan_inputs import EXPLORING, Pin
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
-from dragoman.routing.view import EXPLORING, Pin
 
 Upstreams: TypeAlias = Mapping[str, Upstream]
 

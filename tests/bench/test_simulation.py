@@ -13,8 +13,8 @@ from bench.simulation import run
 from bench.simulation.play import Result, play
 from bench.simulation.router import Load, Planned
 from bench.simulation.world import LIMITED, MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
+from dragoman.routing.health_state import GOOD, Level
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.standing import GOOD, Level
 
 # Long enough for the first two spells of trouble.
 MINUTES = 50.0

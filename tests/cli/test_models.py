@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.cli import main
 from dragoman.cli.models import as_table, size_of
 from dragoman.cli.terminal import Screen
-from dragoman.routing.described import DescribedName, DescribedTarget, Price
+from dragoman.routing.model_description import DescribedName, DescribedTarget, Price
 from tests.cli.machine import SECRET, clean, put_trusted
 from tests.cli.screens import on_screen
 from tests.gateway.harness import Received, Reply, running, settings_for, whole

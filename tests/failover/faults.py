@@ -15,7 +15,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.failover import sayings
 from tests.failover.sayings import Says, answers, page, raw, refuses, speaks
 from tests.gateway.harness import Step, stream, whole

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.failover.faults import FAULTS, LIMIT, Door, Fault, always
 from tests.failover.provider import FaultyProvider
 from tests.failover.sayings import Asked, well

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from dragoman.config.finding import state_folder
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import Level
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.health_state import Level
 from dragoman.routing.target_health import Notice
 from tests.failover.sayings import Asked
 from tests.failover.town import KEYS, Ask, MoodyProvider, Town, down, town

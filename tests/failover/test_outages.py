@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from dragoman.routing.health import FIRST_REST, IN_A_ROW, PROMPT
-from dragoman.routing.standing import RAMP
+from dragoman.routing.health_state import RAMP
 from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, down, is_told_to_come_back, town
 from tests.gateway.harness import CHAT, PROTOCOLS
 from tests.gateway.says import NAMES

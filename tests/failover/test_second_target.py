@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.failover.faults import FAULTS, Fault
 from tests.failover.house import IMPATIENT, Case, FailingHouse, Met, Told, all_cases, cases, failing
 from tests.failover.verdicts import Ended, all_is_well, statuses, verdict_on

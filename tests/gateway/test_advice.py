@@ -33,7 +33,7 @@ from dragoman.errors import (
 from dragoman.gateway import advice as module
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, redirected, shown, without_key
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,

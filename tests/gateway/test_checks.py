@@ -23,9 +23,9 @@ from dragoman.http.upstream_call import Flight, HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import GOOD, Level, Standing
+from dragoman.routing.health_state import GOOD, Level, Standing
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.gateway.routed import target_of
 from tests.virtual_time import run

@@ -20,8 +20,8 @@ from dragoman.records.exchanges import find
 from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.records.journal_entry import Considered
 from dragoman.records.journal_ingest import drain_all
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import PROMPT
-from dragoman.routing.outcomes import Kind
 from dragoman.store.exports import Exports
 from dragoman.store.record_tables import open_account_tables
 from tests.cli.screens import on_screen

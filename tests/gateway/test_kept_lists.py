@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.facts import Facts
+from dragoman.routing.model_limits import Facts
 from dragoman.routing.target import Target
 
 ENDPOINT = Endpoint(protocol="anthropic-messages", base_url="http://127.0.0.1:1")

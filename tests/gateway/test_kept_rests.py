@@ -22,9 +22,9 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses import stored_state
 from dragoman.gateway.traffic_news import TrafficNews
 from dragoman.providers.key_rests import LONGEST, digest_of
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 

@@ -12,7 +12,7 @@ from dragoman.gateway.name_table import fits, look_up, names_table, search
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.described import DescribedName, DescribedTarget, Price
+from dragoman.routing.model_description import DescribedName, DescribedTarget, Price
 from dragoman.routing.route import When
 from dragoman.rules.capabilities import Row
 from tests.gateway.harness import CHAT, House, Received, Reply, running, settings_for, whole

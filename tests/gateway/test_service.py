@@ -16,8 +16,8 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole

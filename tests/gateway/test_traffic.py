@@ -15,12 +15,12 @@ from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import PROMPT
+from dragoman.routing.health_state import Level
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import Kind
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
-from dragoman.routing.standing import Level
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole

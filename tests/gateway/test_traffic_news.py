@@ -15,10 +15,10 @@ from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import LOOK, TrafficNews
 from dragoman.providers.key_rests import digest_of
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import Level
-from dragoman.routing.view import Pin
+from dragoman.routing.health_state import Level
+from dragoman.routing.plan_inputs import Pin
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import wait_until_async

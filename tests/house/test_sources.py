@@ -33,7 +33,7 @@ PLAIN = {
     "routing/policies/policy.py",
     "routing/route.py",
     "routing/speed.py",
-    "routing/view.py",
+    "routing/plan_inputs.py",
     "gateway/exchange/states.py",
     "gateway/exchange/steps.py",
     "gateway/observability/record.py",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.health_state import GOOD, Level, Standing
 from dragoman.routing.needs import Needs
-from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, Pin, Plan, View
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import Row
 

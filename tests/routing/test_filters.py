@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from dragoman.model.request_features import Signs
 from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 from dragoman.routing.needs import LossCounts, Needs
 from dragoman.routing.plan import Behind, Filter, View, Why, explain, plan
 from dragoman.routing.route import Route
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
 from dragoman.routing.target import Target
 from tests.routing.lines import DICE, NOW, RESTING, SUSPECT, A, B, C, D, line, names, seen, target
 

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import json
 
+from dragoman.routing.attempt_outcome import COUNTING, LIVING, Kind
 from dragoman.routing.health import (
     FIRST_REST,
     IN_A_ROW,
@@ -19,8 +20,7 @@ from dragoman.routing.health import (
     SUSPICION,
     Health,
 )
-from dragoman.routing.outcomes import COUNTING, LIVING, Kind
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 from dragoman.routing.target_health import Notice
 
 A, B = "one/model", "two/model"

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.model.request_features import Signs
+from dragoman.routing.health_state import GOOD, Level, Standing
 from dragoman.routing.needs import LossCounts, Needs
-from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 from tests.routing.lines import (
     ALL_DICE,

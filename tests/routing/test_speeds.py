@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.outline import Outline
+from dragoman.routing.plan_inputs import View
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import HALF_LIFE, LARGE, Speeds
-from dragoman.routing.view import View
 from tests.routing.lines import line, target
 
 A = "one/model"

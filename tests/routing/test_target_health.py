@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 from dragoman.routing.target_health import HALF_WINDOW, Notice, Permit, TargetHealth
 
 A = "one/model"

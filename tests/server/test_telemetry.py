@@ -10,9 +10,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import question, refusal, speaking, streams, tells, turn
-from tests.telemetry.collector import CollectorServer, attributes, collecting
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import Gate, serving
+from tests.telemetry.collector import CollectorServer, attributes, collecting
 from tests.waiting import wait_until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

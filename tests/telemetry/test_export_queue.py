@@ -14,7 +14,6 @@ from dragoman.records.journal_entry import LIST, Entry
 from dragoman.telemetry import export_queue as telemetry_module
 from dragoman.telemetry.export_queue import DROPPED, FAILED, SENT, Collector, Telemetry, is_installed
 from dragoman.telemetry.spans import ProviderPlace
-from tests.telemetry.collector import PATIENCE, CollectorServer, collecting
 from tests.records.told_exchanges import (
     BROKEN,
     FAILED_OVER,
@@ -26,6 +25,7 @@ from tests.records.told_exchanges import (
     TURNED_AWAY,
     WHOLE,
 )
+from tests.telemetry.collector import PATIENCE, CollectorServer, collecting
 
 ALL = [WHOLE, STREAMED, FAILED_OVER, GONE, TURNED_AWAY, BROKEN, LOST]
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"

@@ -14,7 +14,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from dragoman.telemetry.export_queue import Collector
 from dragoman.telemetry.otlp_exporter import Exporter
 from dragoman.telemetry.spans import Span, SpanNames, spans_of
-from tests.telemetry.collector import PATIENCE, attributes, collecting
 from tests.records.told_exchanges import (
     BROKEN,
     FAILED_OVER,
@@ -25,6 +24,7 @@ from tests.records.told_exchanges import (
     TURNED_AWAY,
     WHOLE,
 )
+from tests.telemetry.collector import PATIENCE, attributes, collecting
 
 ENTRIES = {
     "whole": WHOLE,

@@ -25,7 +25,7 @@ from dragoman.launching.running import EXCEPTIONS, past_proxies
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue
-from dragoman.routing.described import DescribedName
+from dragoman.routing.model_description import DescribedName
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -18,7 +18,7 @@ from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running
 from dragoman.launching.keys import find_key
 from dragoman.launching.names import ask_names
-from dragoman.routing.described import DescribedName, Price
+from dragoman.routing.model_description import DescribedName, Price
 
 # The exit status where no name fits.
 NOTHING_FOUND = 1

@@ -36,7 +36,7 @@ from dragoman.errors import (
 from dragoman.http.address import locate
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 
 _NEAREST = 3
 _LONGEST_NAME = 120

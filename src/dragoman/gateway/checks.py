@@ -20,8 +20,8 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.provider_lists import ask_for_list, reads_as_list
 from dragoman.gateway.service import Service
 from dragoman.providers.provider import Provider
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import counts_for_health
+from dragoman.routing.attempt_outcome import counts_for_health
+from dragoman.routing.failure_classification import kind_of
 
 # Targets that rest, and until when.
 Rests: TypeAlias = dict[str, float]

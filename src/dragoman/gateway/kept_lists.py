@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
-from dragoman.routing.facts import Facts
+from dragoman.routing.model_limits import Facts
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import abilities_of
 

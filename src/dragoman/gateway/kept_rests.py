@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.gateway.service import Service
 from dragoman.providers.key_rests import LONGEST, KeyNotice
 from dragoman.routing.health import LONGEST_REST
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 from dragoman.routing.target_health import Notice
 from dragoman.store import MEMORY, Store, StoreError, Tables
 

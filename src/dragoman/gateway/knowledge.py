@@ -22,10 +22,10 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers import model_facts
 from dragoman.providers.key_rests import KeyRests
 from dragoman.providers.rotation import Rotation
-from dragoman.routing.described import Price
-from dragoman.routing.facts import Facts, FactsOf, first_known
+from dragoman.routing.model_description import Price
+from dragoman.routing.model_limits import Facts, FactsOf, first_known
 from dragoman.routing.needs import USUAL_BYTES, Needs
-from dragoman.routing.outline import Outline
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import abilities_of
 

@@ -18,8 +18,8 @@ from dragoman.gateway.provider_lists import ask_providers
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.routing.described import ABILITIES, DescribedName, DescribedTarget
-from dragoman.routing.facts import Facts, smallest
+from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget
+from dragoman.routing.model_limits import Facts, smallest
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import abilities_of
 

@@ -17,7 +17,7 @@ from dragoman.gateway.routes import AbsentModel, UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
-from dragoman.routing.facts import smallest
+from dragoman.routing.model_limits import smallest
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.model_lists import restated

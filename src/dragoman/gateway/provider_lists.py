@@ -16,7 +16,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 

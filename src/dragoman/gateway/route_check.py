@@ -19,7 +19,7 @@ from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 

@@ -45,7 +45,7 @@ from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.records.ids import answer_suffix, new_id
-from dragoman.routing.standing import GOOD, Level, Standing
+from dragoman.routing.health_state import GOOD, Level, Standing
 from dragoman.routing.target import Target
 
 

@@ -19,18 +19,18 @@ from msgspec.structs import replace
 
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.model.response import Usage
-from dragoman.routing.budgets import Budgets
+from dragoman.routing.affinity import Pins
+from dragoman.routing.attempt_outcome import OUR_OWN, Kind, counts_for_health
 from dragoman.routing.health import Health
+from dragoman.routing.health_state import GOOD, Level, Standing
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
-from dragoman.routing.outline import Outline
-from dragoman.routing.outputs import UNHEARD, Outputs, rounded
-from dragoman.routing.pins import Pins
+from dragoman.routing.output_length import UNHEARD, Outputs, rounded
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
+from dragoman.routing.retry_budget import Budgets
 from dragoman.routing.route import Route
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import Speeds
-from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 

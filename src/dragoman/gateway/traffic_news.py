@@ -13,7 +13,7 @@ from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.service import Service
 from dragoman.providers.key_rests import KeyNotice
-from dragoman.routing.pins import PinNotice
+from dragoman.routing.affinity import PinNotice
 from dragoman.routing.target_health import Notice
 
 # Seconds between two looks at what is new.

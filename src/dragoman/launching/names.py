@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from dragoman.errors import DragomanError
-from dragoman.routing.described import DescribedName
+from dragoman.routing.model_description import DescribedName
 
 # A gateway waits this long for its providers, and a little more.
 _PATIENCE = 6.0

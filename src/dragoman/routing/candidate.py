@@ -8,11 +8,11 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from dragoman.routing.health_state import Standing
 from dragoman.routing.needs import Needs
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import Standing
 from dragoman.routing.target import Target
-from dragoman.routing.view import Pin
 
 
 class Filter(Enum):

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dragoman.prices.money import dollars
 from dragoman.records.journal_entry import Considered
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.health_state import Level, Standing
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import Level, Standing
 from dragoman.routing.target import shown_model
 
 LEADS = {

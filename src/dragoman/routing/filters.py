@@ -9,9 +9,9 @@ from __future__ import annotations
 from dragoman.model.losses import strictest
 from dragoman.model.request_features import Signs
 from dragoman.routing.candidate import Behind, Filter
+from dragoman.routing.health_state import Level, Standing
 from dragoman.routing.needs import Needs
-from dragoman.routing.outline import Outline
-from dragoman.routing.standing import Level, Standing
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.target import Target
 
 # In the order in which they are told.

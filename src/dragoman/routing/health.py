@@ -35,8 +35,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.routing.outcomes import COUNTING, LIVING, Kind
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.attempt_outcome import COUNTING, LIVING, Kind
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 from dragoman.routing.target_health import Notice, Permit, TargetHealth
 
 # Seconds.

@@ -20,15 +20,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Ranked, Why
-from dragoman.routing.decide import decide
 from dragoman.routing.explanation import explain
 from dragoman.routing.filters import DEPTH, picky, rests, too_dear, unfit, unwell
+from dragoman.routing.health_state import GOOD, Level
 from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Needs
-from dragoman.routing.outline import Node, Outline
+from dragoman.routing.plan_inputs import Dice, Pin, View
 from dragoman.routing.route import Route
-from dragoman.routing.standing import GOOD, Level
+from dragoman.routing.route_summary import Node, Outline
+from dragoman.routing.rule_matching import decide
 from dragoman.routing.target import Target
-from dragoman.routing.view import Dice, Pin, View
 
 __all__ = ["Behind", "Candidate", "Dice", "Filter", "Pin", "Plan", "View", "Why", "explain", "plan"]
 

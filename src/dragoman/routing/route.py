@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from dragoman.model.losses import Strict
 from dragoman.routing.needs import Wants
-from dragoman.routing.outline import Outline, outline_of
 from dragoman.routing.policies import POLICIES
+from dragoman.routing.route_summary import Outline, outline_of
 from dragoman.routing.target import Target
 
 # The policy of a line that names none.

@@ -11,8 +11,8 @@ import math
 
 from msgspec import Struct
 
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 
 # Half of the time in which failures are compared with answers.
 HALF_WINDOW = 15.0

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.route import When
 from tests.gateway.harness import (
     CHAT,

@@ -25,7 +25,7 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.exchange.played import played_by
 from tests.gateway.harness import (
     CHAT,

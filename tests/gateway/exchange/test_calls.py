@@ -17,7 +17,7 @@ from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.steps import Begin, Failed
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.service import Service
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import CHAT, PATHS, running, settings_for
 from tests.gateway.routed import target_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Limits, Timeouts
-from dragoman.routing.outcomes import Kind as Outcome
-from dragoman.routing.outcomes import counts_for_health
+from dragoman.routing.attempt_outcome import Kind as Outcome
+from dragoman.routing.attempt_outcome import counts_for_health
 from tests.gateway.exchange.test_failover import play
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import PAIRS, is_finished, stream_failure, streamed_text

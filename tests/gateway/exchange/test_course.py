@@ -16,17 +16,17 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
+from dragoman.routing.attempt_outcome import Heard, Kind, Then
 from dragoman.routing.candidate import Behind
 from dragoman.routing.health import IN_A_ROW
+from dragoman.routing.health_state import Level, Standing
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import Heard, Kind, Then
-from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, plan
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import Route
+from dragoman.routing.route_summary import Outline
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import Level, Standing
 from dragoman.routing.target import Target
-from dragoman.routing.view import Pin
 from tests.gateway.harness import CHAT
 from tests.routing.lines import Told
 

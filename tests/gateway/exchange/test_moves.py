@@ -8,7 +8,7 @@ from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Call, Settle, Work
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.service import Service
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
 
 

@@ -13,7 +13,7 @@ from dragoman.gateway.observability.record import Attempt, Record
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.records.journal_entry import Money, Tokens
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 from dragoman.sessions.facts import Facts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole

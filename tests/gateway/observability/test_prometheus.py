@@ -9,7 +9,7 @@ from dragoman.gateway.admission import Load
 from dragoman.gateway.observability.metrics import DURATIONS, Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.model.response import Usage
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 from dragoman.translate import LossLine
 from tests.gateway.observability.scraped import counted, read, record, total
 

@@ -20,8 +20,8 @@ from dragoman.records.thread_assignment import NOWHERE
 from dragoman.telemetry import export_queue
 from dragoman.telemetry.spans import ProviderPlace
 from tests.gateway.harness import CHAT, MESSAGES, settings_for
-from tests.telemetry.collector import PATIENCE, collecting
 from tests.records.told_exchanges import FAILED_OVER, WHOLE
+from tests.telemetry.collector import PATIENCE, collecting
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from hypothesis import given
 from dragoman.model.request_features import Signs
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Why, explain, plan
+from dragoman.routing.plan_inputs import EXPLORING
 from dragoman.routing.speed import Speed
-from dragoman.routing.view import EXPLORING
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
 
 FASTEST = line(A, B, C, D, policy="fastest")

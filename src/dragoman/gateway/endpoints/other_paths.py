@@ -43,9 +43,9 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.candidate import Why
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
 from dragoman.streaming.relay import has_data

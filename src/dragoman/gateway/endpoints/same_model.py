@@ -24,8 +24,8 @@ from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.order import Order
-from dragoman.routing.outcomes import TABLE, Heard, Kind, Then
-from dragoman.routing.rests import hint_of, names_the_key, rest_of
+from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then
+from dragoman.routing.cooldown import hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 
 # Paths whose answers hang on nothing but the model, and of which no provider keeps anything.

@@ -22,9 +22,9 @@ from dragoman.providers.key_rests import ANY_MODEL
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.rests import Rest
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.cooldown import Rest
+from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 from dragoman.rules.pauses import beyond

@@ -15,7 +15,7 @@ from dragoman.gateway.service import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
 from dragoman.records.journal_entry import Money, Tokens
-from dragoman.routing.outcomes import Kind, maybe_billed
+from dragoman.routing.attempt_outcome import Kind, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)

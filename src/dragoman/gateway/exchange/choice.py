@@ -23,7 +23,7 @@ from dragoman.gateway.value_limits import weigh_request
 from dragoman.model.losses import Strict
 from dragoman.model.request_features import Opening, Signs
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.conversations import conversation_key, response_key
+from dragoman.routing.affinity_key import conversation_key, response_key
 from dragoman.routing.needs import NOTHING, LossCounts, Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target

@@ -1,7 +1,7 @@
 """Course: the targets that a request may go to, what may follow a failure of one, and what is left of all chances.
 
 One course for each exchange: its caps hold over all targets, keys and names (decision 25). It decides nothing by
-itself: what follows is in the table of `routing/outcomes.py`.
+itself: what follows is in the table of `routing/attempt_outcome.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
+from dragoman.routing.attempt_outcome import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.candidate import Filter, Plan
+from dragoman.routing.cooldown import Hint, hint_of
 from dragoman.routing.explanation import ABSENT, reason
-from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
-from dragoman.routing.rests import Hint, hint_of
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
-from dragoman.routing.view import Pin
 
 # Seconds that a probe may take to be prepared, and to have its outcome recorded.
 _MARGIN = 15.0

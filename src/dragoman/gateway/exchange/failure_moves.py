@@ -37,9 +37,9 @@ from dragoman.gateway.provider_lists import models_of
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import TABLE, Heard, Kind, Then, pause
-from dragoman.routing.rests import hint_of
+from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then, pause
+from dragoman.routing.cooldown import hint_of
+from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.target import Target
 from dragoman.rules.failures import bounded
 from dragoman.rules.retry_delays import delay_of

@@ -30,9 +30,9 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
 from dragoman.routing.needs import Needs, Wants
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from dragoman.routing.view import Pin
 from dragoman.sessions.classes import class_of
 
 _WANTS = Wants(signs=True, opening=True)

@@ -45,11 +45,11 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.failure import FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.conversations import response_key
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.affinity_key import response_key
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from dragoman.routing.view import Pin
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamPipeline, Tap
 

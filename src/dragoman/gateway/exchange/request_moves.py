@@ -38,8 +38,8 @@ from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.outcomes import TABLE, Kind
-from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
+from dragoman.routing.attempt_outcome import TABLE, Kind
+from dragoman.routing.cooldown import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.

@@ -31,7 +31,7 @@ from dragoman.gateway.exchange.whole_answer import report_comment
 from dragoman.gateway.stored_responses.kept_answer import parted
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 
 _NATIVE_FAILURE = b"response.failed"
 _NO_EVENTS = Failure(

@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.whole_answer import says_something
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedResponse, translate_response

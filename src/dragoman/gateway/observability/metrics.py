@@ -21,7 +21,7 @@ from dragoman.gateway.observability.log_columns import thread_in
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.usage_recorder import Recorded
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from dragoman.gateway.observability.metrics import DURATIONS, OTHER, TOKENS, Cell, Snapshot, Spread, printable, worse
 from dragoman.gateway.observability.usage_recorder import Recorded
 from dragoman.model.features import weight_of
-from dragoman.routing.standing import Level
+from dragoman.routing.health_state import Level
 
 
 def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:

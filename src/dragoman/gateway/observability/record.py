@@ -22,7 +22,7 @@ class Attempt(Struct, frozen=True):
     started: float
     status: int = 0
     upstream_id: str = ""
-    # What became of it (`routing/outcomes.py`), once it has ended; "" while it runs.
+    # What became of it (`routing/attempt_outcome.py`), once it has ended; "" while it runs.
     kind: str = ""
     ended: float = 0.0
     # The first content that it gave, and what it says that it cost.

@@ -40,7 +40,7 @@ from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.records.ids import answer_suffix
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.splice import replace_text

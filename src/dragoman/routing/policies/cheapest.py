@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
+from dragoman.routing.plan_inputs import Dice
 from dragoman.routing.policies.policy import Policy
-from dragoman.routing.view import Dice
 
 
 def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:

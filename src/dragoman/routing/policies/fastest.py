@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
+from dragoman.routing.plan_inputs import Dice, View
 from dragoman.routing.policies.policy import Policy
-from dragoman.routing.view import Dice, View
 
 if TYPE_CHECKING:
-    from dragoman.routing.outline import Outline
+    from dragoman.routing.route_summary import Outline
 
 
 def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:

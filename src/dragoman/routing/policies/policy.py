@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
-from dragoman.routing.view import Dice, View
+from dragoman.routing.plan_inputs import Dice, View
 
 if TYPE_CHECKING:
-    from dragoman.routing.outline import Outline
+    from dragoman.routing.route_summary import Outline
 
 
 class Policy(Struct, frozen=True, kw_only=True):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.model.request_features import Signs
-from dragoman.routing.decide import decide, fits
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Pin, explain, plan
 from dragoman.routing.route import Route, Rule, When
+from dragoman.routing.rule_matching import decide, fits
 from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen
 
 SHORT = Needs(size=4 * 1000)

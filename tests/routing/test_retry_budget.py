@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.budgets import EACH, FILL, FULL, Budgets
+from dragoman.routing.retry_budget import EACH, FILL, FULL, Budgets
 
 A = "one/model"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.routing.described import ABILITIES, DescribedName, DescribedTarget, Price
+from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget, Price
 
 
 def test_what_is_told_comes_back_as_it_was() -> None:

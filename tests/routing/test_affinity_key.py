@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.conversations import MOST, conversation_key, response_key
+from dragoman.routing.affinity_key import MOST, conversation_key, response_key
 
 SESSION = [(b"host", b"h"), (b"x-dragoman-session", b"s")]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.routing.outcomes import (
+from dragoman.routing.attempt_outcome import (
     COUNTING,
     LIVING,
     LONGEST_PAUSE,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from dragoman.routing.needs import Needs
+from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import FALLBACK, Route, When
-from dragoman.routing.view import Pin
 from dragoman.sessions.classes import is_of
 
 # How many choices of one route are remembered; there are as many as its rules allow.

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.routing.view import Pin
+from dragoman.routing.plan_inputs import Pin
 
 MOST = 10_000
 # One gateway key has one in so many.

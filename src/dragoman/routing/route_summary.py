@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.routing.health_state import GOOD, Standing
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
-from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
 
 if TYPE_CHECKING:

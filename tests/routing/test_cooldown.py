@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.key_rests import LONGEST
-from dragoman.routing.outcomes import Kind
-from dragoman.routing.rests import NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, names_the_key, rest_of
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.cooldown import NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, names_the_key, rest_of
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 

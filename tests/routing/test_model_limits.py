@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.facts import Facts, FactsOf, first_known, smallest
+from dragoman.routing.model_limits import Facts, FactsOf, first_known, smallest
 from dragoman.routing.route import Route, Rule, When
 from dragoman.routing.target import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.routing.outputs import MOST, UNHEARD, Outputs
+from dragoman.routing.output_length import MOST, UNHEARD, Outputs
 from dragoman.routing.speeds import LARGE
 
 

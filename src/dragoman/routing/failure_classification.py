@@ -24,7 +24,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
 from dragoman.rules.failures import is_flagged
 
 # First match wins, so classes stand before their own parents. What is not here is our own affair, or the client's.

@@ -12,8 +12,8 @@ from dragoman import errors
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import COUNTING, Kind
+from dragoman.routing.attempt_outcome import COUNTING, Kind
+from dragoman.routing.failure_classification import kind_of
 
 ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
     "no connection": (errors.Unreachable("x"), Kind.UNREACHABLE),

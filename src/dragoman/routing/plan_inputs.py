@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from dragoman.routing.health_state import GOOD, Standing
 from dragoman.routing.needs import USUAL_BYTES, Needs
 from dragoman.routing.speed import Speed
-from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
 
 if TYPE_CHECKING:
-    from dragoman.routing.outline import Outline
+    from dragoman.routing.route_summary import Outline
 
 # One request in twenty.
 EXPLORING = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
 
 
 @pytest.mark.parametrize(

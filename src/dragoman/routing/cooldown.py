@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from dragoman.model.failure import Failure
 from dragoman.providers.key_rests import LONGEST
-from dragoman.routing.kinds import speaks_of_key
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.failure_classification import speaks_of_key
 
 # Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
 # providers name days, and renew what they counted long before; a key that is still refused rests again.

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.routing.pins import LIFE, REMINDED, PinNotice, Pins
-from dragoman.routing.view import Pin
+from dragoman.routing.affinity import LIFE, REMINDED, PinNotice, Pins
+from dragoman.routing.plan_inputs import Pin
 
 HERE, THERE = Pin("one/model", "k1"), Pin("two/model", "k2", "large")
 
