@@ -21,8 +21,8 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.upstream_call import Flight, HeaderList
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
 from dragoman.routing.health_state import GOOD, Level, Standing

@@ -21,7 +21,7 @@ from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses import stored_state
 from dragoman.gateway.traffic_news import TrafficNews
-from dragoman.providers.key_rests import LONGEST, digest_of
+from dragoman.providers.key_cooldowns import LONGEST, digest_of
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
 from dragoman.routing.health_state import Level

@@ -14,7 +14,7 @@ from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import LOOK, TrafficNews
-from dragoman.providers.key_rests import digest_of
+from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW
 from dragoman.routing.health_state import Level

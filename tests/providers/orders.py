@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.http.upstream_call import HeaderList
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.transport_interface import Order
 
 # An instant in 2096, in seconds of Unix time: credentials that end then do not run out within a test.
 FAR_FUTURE = 4_000_000_000.0

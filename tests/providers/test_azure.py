@@ -11,8 +11,8 @@ import pytest
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.upstream_call import Call, header
 from dragoman.providers.azure import TRANSPORT
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order
 from tests.providers.orders import order_to, provider_of
 
 RESOURCE = "https://mine.openai.azure.com"

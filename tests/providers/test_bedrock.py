@@ -33,8 +33,8 @@ from dragoman.providers.bedrock import (
     default_chain,
     invocation,
 )
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order
 from dragoman.wire.sse import SseReader
 from tests.providers.imitation import (
     EVENTS,

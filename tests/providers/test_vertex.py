@@ -19,8 +19,8 @@ from google.auth import _helpers as google_helpers
 
 from dragoman.errors import ClientError, ConfigError, Unreachable
 from dragoman.http.upstream_call import Call, HeaderList, header
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order
 from dragoman.providers.vertex import TRANSPORT, Grant, Vertex, google_grants, prediction
 from tests.providers.imitation import MESSAGE, SSE, Answer, Seen, Service, send, serving, vertex
 from tests.providers.orders import FAR_FUTURE, order_to, provider_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.providers.key_rests import LONGEST
+from dragoman.providers.key_cooldowns import LONGEST
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.cooldown import NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, names_the_key, rest_of
 

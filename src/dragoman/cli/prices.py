@@ -23,7 +23,7 @@ from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.changes import named
 from dragoman.prices.table import Ladder, Rates
 from dragoman.providers.catalogue import catalogue
-from dragoman.providers.model_facts import facts_of
+from dragoman.providers.price_lookup import facts_of
 from dragoman.wire.json import encode_text
 
 UPDATE = "prices update"

@@ -20,7 +20,7 @@ from dragoman.prices.book import Book, Override
 from dragoman.prices.changes import named
 from dragoman.prices.money import PER_MILLION, PER_PIECE, in_units
 from dragoman.prices.table import Rates, check_table, own_table, read_table
-from dragoman.providers.model_facts import facts_of
+from dragoman.providers.price_lookup import facts_of
 
 BOOK_NAME = "prices.json"
 LARGEST_BOOK = 8 * 10**6

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.gateway.service import Service
-from dragoman.providers.key_rests import LONGEST, KeyNotice
+from dragoman.providers.key_cooldowns import LONGEST, KeyNotice
 from dragoman.routing.health import LONGEST_REST
 from dragoman.routing.health_state import Level
 from dragoman.routing.target_health import Notice

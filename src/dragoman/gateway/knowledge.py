@@ -19,8 +19,8 @@ from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
-from dragoman.providers import model_facts
-from dragoman.providers.key_rests import KeyRests
+from dragoman.providers import price_lookup
+from dragoman.providers.key_cooldowns import KeyRests
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.model_description import Price
 from dragoman.routing.model_limits import Facts, FactsOf, first_known
@@ -109,7 +109,7 @@ class Knowledge:
         return Facts() if found is None else Facts(window=found.window, cap=found.output_cap)
 
     def _entry(self, target: Target) -> ModelFacts | None:
-        return model_facts.facts_of(self._book, target.provider, target.model, self._wall())
+        return price_lookup.facts_of(self._book, target.provider, target.model, self._wall())
 
     def cost(self, target: Target, needs: Needs, output: float) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if it is answered with so many tokens."""

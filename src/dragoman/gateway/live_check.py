@@ -20,9 +20,9 @@ from dragoman.gateway.provider_lists import models_at, what_broke, what_was_refu
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.upstream_call import Flight
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
+from dragoman.providers.transport_interface import Order
 
 # A body that no model answers, and a model that nobody has.
 _NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'

@@ -13,9 +13,9 @@ from dragoman.gateway.service import Service
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode

@@ -38,12 +38,12 @@ from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
-from dragoman.providers.key_rests import KeyRests
-from dragoman.providers.model_facts import facts_of
-from dragoman.providers.order import Order
+from dragoman.providers.key_cooldowns import KeyRests
+from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import answer_suffix, new_id
 from dragoman.routing.health_state import GOOD, Level, Standing
 from dragoman.routing.target import Target
@@ -344,7 +344,7 @@ def _limits(settings: Settings) -> dict[str, Limits]:
 
 
 def _echo_call(order: Order) -> Call:
-    from dragoman.providers.plain import PATHS
+    from dragoman.providers.http_transport import PATHS
 
     path = order.path or PATHS[order.endpoint.protocol]
     return Call(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.service import Service
-from dragoman.providers.key_rests import KeyNotice
+from dragoman.providers.key_cooldowns import KeyNotice
 from dragoman.routing.affinity import PinNotice
 from dragoman.routing.target_health import Notice
 

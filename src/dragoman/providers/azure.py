@@ -14,8 +14,7 @@ import re
 from urllib.parse import quote
 
 from dragoman.http.upstream_call import Call
-from dragoman.providers.order import Order, Transport
-from dragoman.providers.plain import (
+from dragoman.providers.http_transport import (
     MESSAGES,
     PATHS,
     check_auth,
@@ -28,6 +27,7 @@ from dragoman.providers.plain import (
     segment,
 )
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order, Transport
 
 # Of the classic style, these paths alone belong to a deployment; the others are the resource's.
 _OF_DEPLOYMENTS = frozenset(

@@ -21,10 +21,9 @@ from msgspec import Struct
 from dragoman.errors import ConfigError, Unreachable
 from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.providers.credential_cache import Lease
 from dragoman.providers.eventstream import EventStreamReader, Message
-from dragoman.providers.lease import Lease
-from dragoman.providers.order import Order, Transport
-from dragoman.providers.plain import (
+from dragoman.providers.http_transport import (
     check_auth,
     check_common,
     check_messages_only,
@@ -40,6 +39,7 @@ from dragoman.providers.plain import (
     version_in_body,
 )
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order, Transport
 from dragoman.wire.json import encode
 from dragoman.wire.json_spans import object_members, with_member, without
 from dragoman.wire.sse import frame

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from dragoman.providers.key_rests import ANY_MODEL, KeyNotice, KeyRests, digest_of
+from dragoman.providers.key_cooldowns import ANY_MODEL, KeyNotice, KeyRests, digest_of
 
 
 class Rotation:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.errors import ConfigError
-from dragoman.providers import azure, bedrock, plain, vertex
-from dragoman.providers.order import Transport
+from dragoman.providers import azure, bedrock, http_transport, vertex
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Transport
 
 TRANSPORTS: Mapping[str, Transport] = {
-    "http": plain.TRANSPORT,
+    "http": http_transport.TRANSPORT,
     "azure": azure.TRANSPORT,
     "bedrock": bedrock.TRANSPORT,
     "vertex": vertex.TRANSPORT,

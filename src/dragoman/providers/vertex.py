@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError, Unreachable
 from dragoman.http.upstream_call import Call
-from dragoman.providers.lease import Lease
-from dragoman.providers.order import Order, Transport
-from dragoman.providers.plain import (
+from dragoman.providers.credential_cache import Lease
+from dragoman.providers.http_transport import (
     check_auth,
     check_common,
     check_messages_only,
@@ -34,6 +33,7 @@ from dragoman.providers.plain import (
     version_in_body,
 )
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order, Transport
 from dragoman.wire.json import encode
 from dragoman.wire.json_spans import object_members, with_member, without
 

@@ -10,7 +10,7 @@ from email.utils import parsedate
 from msgspec import Struct
 
 from dragoman.model.failure import Failure
-from dragoman.providers.key_rests import LONGEST
+from dragoman.providers.key_cooldowns import LONGEST
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.failure_classification import speaks_of_key
 

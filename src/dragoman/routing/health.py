@@ -25,7 +25,7 @@ permit changes the standing: any client may name a target itself, as often as it
 
 What is found out here is told to the other workers as notices (`target_health.py`).
 
-How keys stand is another matter: they only rest (`providers/key_rests.py`).
+How keys stand is another matter: they only rest (`providers/key_cooldowns.py`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.providers.key_rests import digest_of
+from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import message_of, question, tells, with_provider

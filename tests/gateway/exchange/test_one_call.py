@@ -11,7 +11,7 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.providers.order import Order
+from dragoman.providers.transport_interface import Order
 from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
 from tests.gateway.routed import target_of
 from tests.gateway.says import question

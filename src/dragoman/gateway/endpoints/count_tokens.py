@@ -34,7 +34,7 @@ from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.providers.order import Order
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.target import Target
 from dragoman.tokens.request import Count, count_request
 from dragoman.translate import TranslatedRequest, translate_request

@@ -40,9 +40,9 @@ from dragoman.gateway.value_limits import weigh_members
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import Flight, HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.candidate import Why
 from dragoman.routing.failure_classification import kind_of

@@ -23,7 +23,7 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.providers.order import Order
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then
 from dragoman.routing.cooldown import hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target

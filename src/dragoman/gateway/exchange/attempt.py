@@ -18,10 +18,10 @@ from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.key_rests import ANY_MODEL
-from dragoman.providers.order import Unframer
+from dragoman.providers.key_cooldowns import ANY_MODEL
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.cooldown import Rest
 from dragoman.routing.failure_classification import kind_of

@@ -76,7 +76,7 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.http.upstream_call import Flight
-from dragoman.providers.order import Order, Unframer
+from dragoman.providers.transport_interface import Order, Unframer
 from dragoman.store import StoreError
 from dragoman.streaming import StreamPipeline
 from dragoman.wire.json import encode

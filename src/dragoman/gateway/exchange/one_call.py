@@ -14,7 +14,7 @@ from dragoman.gateway.observability.record import Attempt
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight
-from dragoman.providers.order import Order
+from dragoman.providers.transport_interface import Order
 from dragoman.routing.target import Target
 
 

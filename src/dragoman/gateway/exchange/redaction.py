@@ -26,7 +26,7 @@ from dragoman.errors import ConfigError
 from dragoman.http.upstream_call import Call, HeaderList, header
 from dragoman.model.failure import Failure
 from dragoman.model.parts import Extras
-from dragoman.providers.plain import filled
+from dragoman.providers.http_transport import filled
 from dragoman.providers.provider import Provider
 from dragoman.wire.json import decode_object, encode
 

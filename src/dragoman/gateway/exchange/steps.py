@@ -22,7 +22,7 @@ from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.references import References
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.response import Response
-from dragoman.providers.order import Unframer
+from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.target import Target
 from dragoman.streaming import StreamPipeline
 

@@ -22,7 +22,7 @@ from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tells_more, tier_of, tokens_of
 from dragoman.prices.cost import CLASSES, Cost, cost_of, ladder_of, nano, price
 from dragoman.prices.reported_cost import MEMBERS, said_of
-from dragoman.providers.model_facts import facts_of
+from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
 from dragoman.records.journal_entry import Money, Tokens
 from dragoman.routing.target import Target

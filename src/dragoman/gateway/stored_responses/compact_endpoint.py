@@ -38,7 +38,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.order import Order
+from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import answer_suffix
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.target import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
-from dragoman.providers.model_facts import facts_of
+from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Endpoint, Provider
 
 NOW = 1_795_000_000.0

@@ -13,8 +13,8 @@ import pytest
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.upstream_call import Call, HeaderList
-from dragoman.providers.order import Order
-from dragoman.providers.plain import TRANSPORT, check_path, filled, joined
+from dragoman.providers.http_transport import TRANSPORT, check_path, filled, joined
+from dragoman.providers.transport_interface import Order
 from tests.providers.imitation import Answer, Seen, send, serving
 from tests.providers.orders import BODY, order_to, provider_of
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dragoman.errors import Unreachable
-from dragoman.providers.lease import Lease
+from dragoman.providers.credential_cache import Lease
 from tests.waiting import wait_until_async
 
 

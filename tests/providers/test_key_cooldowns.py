@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.providers.key_rests import LONGEST, KeyNotice, KeyRests, digest_of
+from dragoman.providers.key_cooldowns import LONGEST, KeyNotice, KeyRests, digest_of
 
 
 def test_a_digest_is_short_and_holds_no_key() -> None:

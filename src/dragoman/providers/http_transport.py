@@ -19,8 +19,8 @@ from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.upstream_call import Call, HeaderList
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.providers.order import Order, Transport
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport_interface import Order, Transport
 
 MESSAGES = "anthropic-messages"
 
