@@ -18,7 +18,7 @@ from msgspec.structs import fields
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from dragoman.config import file_schema, prices, rows, settings  # noqa: E402 - the paths above come first
+from dragoman.config import capability_overrides, file_schema, prices, settings
 from dragoman.config.values import Kind  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
@@ -277,7 +277,7 @@ def _abilities() -> list[str]:
     lines = ["### Abilities", "", "What `changes` may name. The defaults are those of a server that nobody knows.", ""]
     lines += ["| Ability | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for name in Abilities.__struct_fields__:
-        cells = (f"`{name}`", rows.expected_of(name), defaults[name], comments[name])
+        cells = (f"`{name}`", capability_overrides.expected_of(name), defaults[name], comments[name])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import FILE_NAME
+from dragoman.config.config_file import FILE_NAME
 from dragoman.config.trust import trust
 from dragoman.providers.catalogue import catalogue
 

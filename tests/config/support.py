@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors

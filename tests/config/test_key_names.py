@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.config.key_names import key_names
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue

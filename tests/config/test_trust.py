@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.config.load import read_settings
 from dragoman.config.trust import check_trust, fingerprint_of, is_trusted, revoke, trust
 from dragoman.errors import ConfigError, DragomanError

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from dragoman import TranslatedRequest
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue

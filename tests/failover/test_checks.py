@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.config.finding import state_folder
+from dragoman.config.config_file import state_folder
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health_state import Level
 from dragoman.routing.target_health import Notice

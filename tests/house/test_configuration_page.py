@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 from tools.configuration_page import EXAMPLES, PAGE, SECTIONS, Section, comments_of, page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.config.rows import CHOICES
+from dragoman.config.capability_overrides import CHOICES
 from dragoman.errors import DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.rules import ids

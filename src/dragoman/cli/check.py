@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dragoman.cli import documents
 from dragoman.cli.terminal import GREEN, RED, Column, Screen, printable, progress, screen_of, table
 from dragoman.cli.trust import file_to_read
-from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, doubts
 from dragoman.config.settings import Line, Settings
 from dragoman.config.toml_lines import dotted
+from dragoman.config.trust_summary import describe_line
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable
+from dragoman.config.config_file import FILE_NAME, FILE_VARIABLE, config_folder
 from dragoman.config.container import HOST, in_container
 from dragoman.config.discovery import LOCAL
-from dragoman.config.finding import FILE_NAME, FILE_VARIABLE, config_folder
-from dragoman.config.first_file import Finding, first_file, with_keys
 from dragoman.config.keys import hash_text, new_key
+from dragoman.config.starter_file import Finding, first_file, with_keys
 from dragoman.errors import DragomanError
 from dragoman.launching.local_servers import found_at
 from dragoman.providers.catalogue import Listing, catalogue

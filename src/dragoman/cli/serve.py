@@ -20,15 +20,15 @@ from dragoman.cli.parser import add_all_losses
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
-from dragoman.config.description import describe_line
+from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.env_file import read_env_file
 from dragoman.config.file_schema import SERVER
-from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.in_force import settings_in_force
 from dragoman.config.keys import COMMAND_LINE_KEY, read_hash
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
+from dragoman.config.trust_summary import describe_line
 from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.model.jsonvalue import JsonObject

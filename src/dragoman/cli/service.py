@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.cli import documents
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable, screen_of, wrapped
-from dragoman.config.finding import ConfigFile, Origin, find_file, state_folder
+from dragoman.config.config_file import ConfigFile, Origin, find_file, state_folder
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, DragomanError

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable
-from dragoman.config.description import describe
-from dragoman.config.finding import FILE_NAME, ConfigFile, Origin, find_file
+from dragoman.config.config_file import FILE_NAME, ConfigFile, Origin, find_file
 from dragoman.config.parsing import parse
 from dragoman.config.trust import is_trusted, revoke, trust
+from dragoman.config.trust_summary import describe
 from dragoman.providers.catalogue import catalogue
 
 # More rows than these are not on the screen any more when the question comes.

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
+from dragoman.config.config_file import ConfigFile, Origin, state_folder
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider, local_servers
 from dragoman.config.environment import is_literal
-from dragoman.config.finding import ConfigFile, Origin, state_folder
 from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
 from dragoman.config.parsing import parse
 from dragoman.config.prices import BOOK_NAME, read_overrides

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
+from dragoman.config.capability_overrides import read_rows
 from dragoman.config.environment import Unset, header_value, resolved, secret, visible
 from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.key_names import key_names
-from dragoman.config.rows import read_rows
 from dragoman.config.settings import Missing
 from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted

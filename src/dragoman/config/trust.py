@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.config.finding import ConfigFile, Fingerprint, Origin, fingerprint, state_folder
+from dragoman.config.config_file import ConfigFile, Fingerprint, Origin, fingerprint, state_folder
 from dragoman.errors import ConfigError, DragomanError
 
 _FOLDER = "trusted"

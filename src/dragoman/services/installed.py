@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.config.config_file import config_folder
 from dragoman.config.env_file import OPTION, read_env_file
-from dragoman.config.finding import config_folder
 from dragoman.errors import DragomanError
 from dragoman.services.managers import Manager, find_manager
 from dragoman.services.units import is_ours, option_of, words_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dragoman.config.config_file import ConfigFile
 from dragoman.config.environment import names_in
-from dragoman.config.finding import ConfigFile
 from dragoman.config.parsing import parse
 from dragoman.providers.catalogue import Listing
 

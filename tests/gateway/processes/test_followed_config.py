@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dragoman.config.finding import fingerprint
+from dragoman.config.config_file import fingerprint
 from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import protection_of

@@ -18,7 +18,7 @@ from select import select
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.finding import Fingerprint, fingerprint
+from dragoman.config.config_file import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Line, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.observability.logs import Log

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
 from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.finding import ConfigFile, Origin, find_file
-from dragoman.config.in_force import settings_in_force
+from dragoman.config.config_file import ConfigFile, Origin, find_file
+from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, ConfigErrors

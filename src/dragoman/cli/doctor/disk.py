@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dragoman.cli.doctor.headings import DATABASE, READABLE
 from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.finding import state_folder
+from dragoman.config.config_file import state_folder
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY
 from dragoman.store.file_state import inspect

@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.cli.doctor.addresses import problem_at
 from dragoman.cli.doctor.headings import AUTH_CONFLICT, BLOCKED
 from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.finding import FILE_VARIABLE
+from dragoman.config.config_file import FILE_VARIABLE
 from dragoman.launching.clients import KEY_VARIABLE
 from dragoman.providers.catalogue import catalogue
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.cli.doctor.headings import SERVICE
 from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.services.installed import Installed

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from dragoman.config.finding import Fingerprint
+from dragoman.config.config_file import Fingerprint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.in_force import settings_in_force
+from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 

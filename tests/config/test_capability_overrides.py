@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from dragoman.config.rows import expected_of, read_rows
+from dragoman.config.capability_overrides import expected_of, read_rows
 from dragoman.config.tables import Problems, Table
 from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors

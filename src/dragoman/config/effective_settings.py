@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from dragoman.config.finding import ConfigFile
+from dragoman.config.config_file import ConfigFile
 from dragoman.config.parsing import parse
 from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.toml_lines import KeyPath, Lines, dotted

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.description import describe, describe_line
 from dragoman.config.file_schema import SECTIONS
 from dragoman.config.settings import Line, LineRule
+from dragoman.config.trust_summary import describe, describe_line
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.route import When
 from tests.config.support import CATALOGUE, SECRET

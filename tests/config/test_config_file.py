@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.finding import (
+from dragoman.config.config_file import (
     LARGEST_FOUND,
     ConfigFile,
     Origin,
