@@ -13,7 +13,7 @@ import pytest
 from dragoman.config.settings import Server
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import StrangerError, addresses_of, find_running, gateway_started, is_running
-from dragoman.launching.listeners import TABLES
+from dragoman.launching.port_owners import TABLES
 from tests.gateway.harness import running
 from tests.server.process import clean_environment
 

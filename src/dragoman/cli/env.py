@@ -17,11 +17,11 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError, UsageError
+from dragoman.launching.client_process import EXCEPTIONS, past_proxies
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Wish
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
 from dragoman.launching.names import MOST_NAMES, ask_names
-from dragoman.launching.running import EXCEPTIONS, past_proxies
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue

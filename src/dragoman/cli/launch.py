@@ -23,11 +23,11 @@ from dragoman.config.config_file import state_folder
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
+from dragoman.launching.client_process import Run, environment_of, program_of
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
 from dragoman.launching.local_servers import found_at
-from dragoman.launching.running import Run, environment_of, program_of
 from dragoman.launching.settings_files import command_line, managed_notes, own_variables
 from dragoman.launching.summary import Launch, summary
 

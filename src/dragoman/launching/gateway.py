@@ -17,7 +17,7 @@ import msgspec
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
-from dragoman.launching.listeners import owners_of, strangers
+from dragoman.launching.port_owners import owners_of, strangers
 from dragoman.launching.summary import Launch
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.errors import DragomanError
-from dragoman.launching.listeners import TABLES, owners_of, strangers
+from dragoman.launching.port_owners import TABLES, owners_of, strangers
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 

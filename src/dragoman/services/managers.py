@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from dragoman.config.container import in_container
 from dragoman.errors import DragomanError
-from dragoman.launching.running import search_path
+from dragoman.launching.client_process import search_path
 from dragoman.services.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
 
 Words: TypeAlias = tuple[str, ...]

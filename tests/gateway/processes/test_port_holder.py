@@ -13,7 +13,7 @@ import pytest
 from dragoman.gateway.processes import port_holder
 from dragoman.gateway.processes.port_holder import Holder, holder_of
 from tests.gateway.harness import House, running
-from tests.launching.test_listeners import HEAD, line
+from tests.launching.test_port_owners import HEAD, line
 from tests.waiting import LIMIT
 
 PID = 4711

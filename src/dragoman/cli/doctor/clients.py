@@ -13,8 +13,8 @@ from dragoman.cli.doctor.environment import BASE_URLS
 from dragoman.cli.doctor.headings import BLOCKED
 from dragoman.cli.doctor.report import Finding, Section
 from dragoman.errors import DragomanError, WireError
+from dragoman.launching.client_process import program_of
 from dragoman.launching.clients import CLIENTS, Client
-from dragoman.launching.running import program_of
 from dragoman.wire.json import decode
 
 # How long a client may take to say its version.

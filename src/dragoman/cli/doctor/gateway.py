@@ -11,7 +11,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import StrangerError, find_running, status_of
 from dragoman.launching.keys import find_key
-from dragoman.launching.listeners import processes_of
+from dragoman.launching.port_owners import processes_of
 
 
 def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Section:

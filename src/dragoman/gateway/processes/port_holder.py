@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.config.values import address_to_call
 from dragoman.launching.gateway import greeting_of
-from dragoman.launching.listeners import PROCESSES, TABLES, processes_of
+from dragoman.launching.port_owners import PROCESSES, TABLES, processes_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.services.units import UNIT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.listeners import owners_of, processes_of, strangers
+from dragoman.launching.port_owners import owners_of, processes_of, strangers
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TAIL = "0 1583 1 000000004c34ad2f 100 0 0 10 0"

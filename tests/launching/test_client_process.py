@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
+from dragoman.launching.client_process import Run, environment_of, program_of, search_path
 from dragoman.launching.clients import CLIENTS, Plan
 from dragoman.launching.keys import GivenKey
-from dragoman.launching.running import Run, environment_of, program_of, search_path
 from tests.waiting import wait_until
 
 PLAN = Plan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
@@ -117,7 +117,7 @@ def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
 
 STOPPING = """
 import os, sys
-from dragoman.launching.running import Run
+from dragoman.launching.client_process import Run
 with Run() as client:
     sys.exit(client.to_end(["/bin/sh", "-c", "kill -STOP $$; exit 7"], os.environ))
 """
