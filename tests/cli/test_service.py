@@ -18,7 +18,7 @@ from tests.cli.screens import Seen, on_screen, piped, process_on_screen
 from tests.gateway.harness import running
 from tests.ports import free_port
 from tests.server.process import Process
-from tests.services.fake_init import FakeInit
+from tests.system_service.fake_init import FakeInit
 
 PROGRAMS = ["systemctl", "launchctl"]
 UNITS = {

@@ -119,7 +119,7 @@ def test_whoever_wants_it_open_wants_no_key(
 # Whoever is not root may not be able to read the modules of whoever is: they are loaded before.
 AS_NOBODY = """
 import sys
-import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, dragoman.services.managers
+import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, dragoman.system_service.init_systems
 from dragoman.cli import main
 from dragoman.launching.local_servers import found_at
 from dragoman.providers.catalogue import catalogue

@@ -151,8 +151,8 @@ def _take_variables(file: Path) -> None:
 
 def _is_service(options: argparse.Namespace) -> bool:
     """Whether this is the user's service; where one runs beside this gateway, its user may not know, and is warned."""
-    from dragoman.services.installed import find_installed
-    from dragoman.services.managers import state_of
+    from dragoman.system_service.init_systems import state_of
+    from dragoman.system_service.installed import find_installed
 
     # What `launch` starts is nobody's to look after.
     installed = find_installed(os.environ) if not options.lifeline else None

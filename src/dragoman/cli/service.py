@@ -27,8 +27,8 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from dragoman.services.managers import Manager, ServiceState
-    from dragoman.services.units import Job
+    from dragoman.system_service.init_systems import Manager, ServiceState
+    from dragoman.system_service.units import Job
 
 REFUSED = 1
 # How long a service may take until it answers, before its user is sent to the log.
@@ -97,9 +97,9 @@ def run_install(options: argparse.Namespace) -> int:
     """Write the unit and the variables, and start the service."""
     refuse_windows()
     from dragoman.config.env_file import as_env_file
-    from dragoman.services.installed import write_new
-    from dragoman.services.managers import state_of, tell
-    from dragoman.services.units import MARK
+    from dragoman.system_service.init_systems import state_of, tell
+    from dragoman.system_service.installed import write_new
+    from dragoman.system_service.units import MARK
 
     plan = _plan(options)
     manager = plan.manager
@@ -129,10 +129,10 @@ def _plan(options: argparse.Namespace) -> _Plan:
     """Look at everything that could keep a service from running, before anything is written."""
     from dragoman.config.env_file import OPTION, can_be_written
     from dragoman.gateway.access.protection import protection_at_start
-    from dragoman.services.installed import check_free, env_file_in
-    from dragoman.services.managers import ServiceState, check_manager, find_manager, state_of
-    from dragoman.services.units import Job
-    from dragoman.services.variables import named_variables, variables_for
+    from dragoman.system_service.init_systems import ServiceState, check_manager, find_manager, state_of
+    from dragoman.system_service.installed import check_free, env_file_in
+    from dragoman.system_service.units import Job
+    from dragoman.system_service.variables import named_variables, variables_for
 
     file = _own_file(options.config)
     settings = read_settings(file, os.environ, catalogue())
@@ -187,7 +187,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
 
 def _told(plan: _Plan) -> list[str]:
     """What is written and where, what is run, and what it means."""
-    from dragoman.services.variables import SHORT_LIVED
+    from dragoman.system_service.variables import SHORT_LIVED
 
     manager = plan.manager
     begins = "anew" if os.path.lexists(manager.unit) else "here"
@@ -232,7 +232,7 @@ def _check_port(plan: _Plan) -> None:
 def _begun(plan: _Plan) -> int:
     """Wait until it answers, and say how to go on."""
     from dragoman.launching.gateway import addresses_of, find_running
-    from dragoman.services.managers import state_of
+    from dragoman.system_service.init_systems import state_of
 
     manager, server = plan.manager, plan.settings.server
     begins = time.monotonic()
@@ -271,8 +271,8 @@ def run_status(options: argparse.Namespace) -> int:
     """Tell how the service is doing."""
     from dragoman.cli.doctor.report import Veil, as_json, as_text
     from dragoman.cli.doctor.service import service
-    from dragoman.services.installed import installed_in
-    from dragoman.services.managers import find_manager
+    from dragoman.system_service.init_systems import find_manager
+    from dragoman.system_service.installed import installed_in
     from dragoman.wire.json import encode_text
 
     installed = installed_in(find_manager(os.environ))
@@ -291,8 +291,8 @@ def run_status(options: argparse.Namespace) -> int:
 
 def run_stop(options: argparse.Namespace) -> int:
     """Stop the service; it stays installed."""
-    from dragoman.services.installed import installed_in
-    from dragoman.services.managers import find_manager, state_of, tell
+    from dragoman.system_service.init_systems import find_manager, state_of, tell
+    from dragoman.system_service.installed import installed_in
 
     manager = find_manager(os.environ)
     if installed_in(manager) is None:
@@ -312,8 +312,8 @@ def run_stop(options: argparse.Namespace) -> int:
 
 def run_uninstall(options: argparse.Namespace) -> int:
     """Stop the service, take back what `install` wrote, and say what stays."""
-    from dragoman.services.installed import installed_in, remove, variables_files
-    from dragoman.services.managers import check_manager, find_manager, state_of, tell
+    from dragoman.system_service.init_systems import check_manager, find_manager, state_of, tell
+    from dragoman.system_service.installed import installed_in, remove, variables_files
 
     manager = find_manager(os.environ)
     installed = installed_in(manager)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from dragoman.cli.doctor.service import service
 from dragoman.config.env_file import as_env_file
-from dragoman.services.installed import env_file_in, find_installed, write_new
-from dragoman.services.managers import find_manager
-from dragoman.services.units import MARK, Job
+from dragoman.system_service.init_systems import find_manager
+from dragoman.system_service.installed import env_file_in, find_installed, write_new
+from dragoman.system_service.units import MARK, Job
 from tests.cli.machine import SECRET
-from tests.services.fake_init import FakeInit
+from tests.system_service.fake_init import FakeInit
 
 
 def test_a_service_that_is_stopped_is_a_note_and_what_it_lacks_is_wrong(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.cli.doctor.providers import ask, clock, providers
     from dragoman.cli.doctor.report import as_json, as_text, veil_of
     from dragoman.cli.doctor.service import service
-    from dragoman.services.installed import find_installed
+    from dragoman.system_service.installed import find_installed
     from dragoman.wire.json import encode_text
 
     with progress() as say:

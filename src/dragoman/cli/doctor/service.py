@@ -10,9 +10,9 @@ from dragoman.cli.doctor.report import Finding, Section
 from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
-from dragoman.services.installed import Installed
-from dragoman.services.managers import ServiceState, state_of
-from dragoman.services.variables import named_variables, variables_for
+from dragoman.system_service.init_systems import ServiceState, state_of
+from dragoman.system_service.installed import Installed
+from dragoman.system_service.variables import named_variables, variables_for
 
 _AGAIN = "run `dragoman service install` again"
 

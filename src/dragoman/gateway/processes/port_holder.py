@@ -16,7 +16,7 @@ from dragoman.config.values import address_to_call
 from dragoman.launching.gateway import greeting_of
 from dragoman.launching.port_owners import PROCESSES, TABLES, processes_of
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.services.units import UNIT
+from dragoman.system_service.units import UNIT
 
 # What listens there need not speak HTTP, or at all.
 _ANSWER_SECONDS = 1.0

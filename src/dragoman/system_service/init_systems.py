@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.config.container import in_container
 from dragoman.errors import DragomanError
 from dragoman.launching.client_process import search_path
-from dragoman.services.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
+from dragoman.system_service.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
 
 Words: TypeAlias = tuple[str, ...]
 

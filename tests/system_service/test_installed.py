@@ -9,10 +9,17 @@ import pytest
 
 from dragoman.config.env_file import as_env_file
 from dragoman.errors import DragomanError
-from dragoman.services.installed import check_free, env_file_in, find_installed, remove, variables_files, write_new
-from dragoman.services.managers import find_manager
-from dragoman.services.units import MARK, Job
-from tests.services.fake_init import FakeInit
+from dragoman.system_service.init_systems import find_manager
+from dragoman.system_service.installed import (
+    check_free,
+    env_file_in,
+    find_installed,
+    remove,
+    variables_files,
+    write_new,
+)
+from dragoman.system_service.units import MARK, Job
+from tests.system_service.fake_init import FakeInit
 
 
 @pytest.mark.parametrize("program", ["systemctl", "launchctl"])

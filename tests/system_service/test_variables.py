@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dragoman.config.config_file import ConfigFile, Origin
 from dragoman.providers.catalogue import catalogue
-from dragoman.services.variables import named_variables, variables_for
+from dragoman.system_service.variables import named_variables, variables_for
 
 TEXT = """
 [providers.box]

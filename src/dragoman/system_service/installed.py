@@ -12,8 +12,8 @@ from msgspec import Struct
 from dragoman.config.config_file import config_folder
 from dragoman.config.env_file import OPTION, read_env_file
 from dragoman.errors import DragomanError
-from dragoman.services.managers import Manager, find_manager
-from dragoman.services.units import is_ours, option_of, words_of
+from dragoman.system_service.init_systems import Manager, find_manager
+from dragoman.system_service.units import is_ours, option_of, words_of
 
 _CONFIG = "--config"
 # More is no unit of ours.

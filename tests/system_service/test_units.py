@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.services.units import Job, is_ours, launchd_agent, option_of, systemd_unit, words_of
+from dragoman.system_service.units import Job, is_ours, launchd_agent, option_of, systemd_unit, words_of
 
 JOB = Job(
     words=(

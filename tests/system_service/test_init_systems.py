@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.services import managers
-from dragoman.services.managers import (
+from dragoman.system_service import init_systems
+from dragoman.system_service.init_systems import (
     ServiceState,
     check_manager,
     find_manager,
@@ -17,7 +17,7 @@ from dragoman.services.managers import (
     state_of,
     tell,
 )
-from tests.services.fake_init import FakeInit
+from tests.system_service.fake_init import FakeInit
 
 SYSTEMD: dict[str, tuple[int, str, ServiceState]] = {
     "runs": (
@@ -83,7 +83,7 @@ def test_an_init_system_is_found_by_its_program(program: str, name: str, tmp_pat
 def test_where_an_init_system_does_not_run_for_a_user_the_remedy_is_that_of_the_place(
     inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(managers, "in_container", lambda: inside)
+    monkeypatch.setattr(init_systems, "in_container", lambda: inside)
     init = FakeInit(tmp_path, "systemctl")
     (init.place / "fails-show").touch()
     with pytest.raises(DragomanError, match="systemd does not run for this user") as caught:
