@@ -186,7 +186,7 @@ def _call(
             stack.enter_context(mock.patch.object(sys, name, stream))
         if now is not None:
             clock = SimpleNamespace(time_ns=lambda: now * 1000)
-            stack.enter_context(mock.patch("dragoman.cli.recorded.time", clock))
+            stack.enter_context(mock.patch("dragoman.cli.record_file.time", clock))
         try:
             return main(words)
         except SystemExit as ended:

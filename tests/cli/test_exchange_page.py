@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.cli.exchange_page import as_page
-from dragoman.cli.recorded import Recorded
+from dragoman.cli.record_file import Recorded
 from dragoman.cli.terminal import Screen
 from dragoman.records.exchanges import Exchange
 from dragoman.records.journal_entry import Considered, Entry

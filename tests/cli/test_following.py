@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.cli.recorded import now_in_micro
+from dragoman.cli.record_file import now_in_micro
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
 from tests.cli.recorded_file import config, talk

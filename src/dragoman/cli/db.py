@@ -13,7 +13,7 @@ from typing import IO
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.recorded import add_config, drain, now_in_micro, recorded, write_json
+from dragoman.cli.record_file import add_config, drain, now_in_micro, recorded, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
 from dragoman.cli.usage import add_times
 

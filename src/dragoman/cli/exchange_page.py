@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dragoman.cli import amounts
+from dragoman.cli import formatting
 from dragoman.cli.ledger import left_out
-from dragoman.cli.recorded import Recorded
+from dragoman.cli.record_file import Recorded
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
@@ -81,8 +81,8 @@ def _candidate(place: int, found: Considered, exact: bool) -> tuple[str, ...]:
     return (
         _NONE if found.why.startswith(_LEFT_OUT) else str(place),
         quoted(found.target),
-        _NONE if found.cost is None else amounts.money(found.cost, 0, exact=exact),
-        _NONE if found.first_token is None else amounts.span(found.first_token),
+        _NONE if found.cost is None else formatting.money(found.cost, 0, exact=exact),
+        _NONE if found.first_token is None else formatting.span(found.first_token),
         _NONE if found.rate is None else f"{found.rate:.3g}",
         _NONE if found.losses is None else str(found.losses),
         found.why,
@@ -126,9 +126,9 @@ def _facts(exchange: Exchange, kept: Recorded, exact: bool) -> Iterator[tuple[st
 
 def _times(exchange: Exchange) -> Iterator[str]:
     row, speed = exchange.row, exchange.speed
-    yield amounts.span(row.took)
+    yield formatting.span(row.took)
     if row.first:
-        yield f"first content after {amounts.span(row.first)}"
+        yield f"first content after {formatting.span(row.first)}"
     if speed is not None:
         yield f"then {speed:.1f} tokens a second"
 
@@ -153,22 +153,26 @@ def _tokens(tokens: Tokens | None, estimated: bool, exact: bool) -> str:
     """The four classes, which do not overlap, and what they are of."""
     if tokens is None:
         return ""
-    shown = [amounts.tokens(count, exact=exact) for count in (fresh_of(tokens), tokens.cache_read, tokens.cache_write)]
+    shown = [
+        formatting.tokens(count, exact=exact) for count in (fresh_of(tokens), tokens.cache_read, tokens.cache_write)
+    ]
     words = f"{shown[0]} fresh + {shown[1]} read from caches + {shown[2]} written to caches"
-    words += f" = {amounts.tokens(tokens.input, exact=exact)} in; {amounts.tokens(tokens.output, exact=exact)} out"
-    words += f", of which {amounts.tokens(tokens.thinking, exact=exact)} thought" if tokens.thinking else ""
-    words += f"; {amounts.counted(tokens.searches, 'search', 'searches')}" if tokens.searches else ""
+    words += (
+        f" = {formatting.tokens(tokens.input, exact=exact)} in; {formatting.tokens(tokens.output, exact=exact)} out"
+    )
+    words += f", of which {formatting.tokens(tokens.thinking, exact=exact)} thought" if tokens.thinking else ""
+    words += f"; {formatting.counted(tokens.searches, 'search', 'searches')}" if tokens.searches else ""
     return words + ("; estimated" if estimated else "")
 
 
 def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
     """The total, what it is made of, and by which prices."""
-    words = amounts.money(cost, unpriced, exact=exact)
+    words = formatting.money(cost, unpriced, exact=exact)
     if money is None:
         return words
     classes = [(name.replace("_", " "), nano) for name, nano in classes_of(money) if nano]
     if classes:
-        words += f" ({', '.join(f'{name} {amounts.money(nano, 0, exact=exact)}' for name, nano in classes)})"
+        words += f" ({', '.join(f'{name} {formatting.money(nano, 0, exact=exact)}' for name, nano in classes)})"
     if money.unpriced:
         words += f"; no price for {', '.join(map(quoted, money.unpriced))}"
     prices = [f"prices of {quoted(money.version)}" if money.version else ""]
@@ -178,7 +182,7 @@ def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
     ]
     words += "".join(f"; {word}" for word in prices if word)
     if money.said is not None:
-        words += f"; the provider says {amounts.money(money.said, 0, exact=exact)}"
+        words += f"; the provider says {formatting.money(money.said, 0, exact=exact)}"
     return words
 
 
@@ -186,7 +190,7 @@ def _attempt(number: int, call: Call, exact: bool) -> tuple[str, ...]:
     tokens, money = call.tokens, call.money
     counts = _NONE
     if tokens is not None:
-        counts = f"{amounts.tokens(tokens.input, exact=exact)}+{amounts.tokens(tokens.output, exact=exact)}"
+        counts = f"{formatting.tokens(tokens.input, exact=exact)}+{formatting.tokens(tokens.output, exact=exact)}"
     more = (
         f"id {quoted(call.upstream_id)}" if call.upstream_id else "",
         f"key {call.key + 1}" if call.key >= 0 else "",
@@ -199,10 +203,10 @@ def _attempt(number: int, call: Call, exact: bool) -> tuple[str, ...]:
         quoted(f"{call.provider}/{call.model}"),
         call.kind or _NONE,
         str(call.status) if call.status else _NONE,
-        amounts.span(call.started),
-        amounts.span(call.first - call.started) if call.first else _NONE,
-        amounts.span(call.ended - call.started) if call.ended else _NONE,
+        formatting.span(call.started),
+        formatting.span(call.first - call.started) if call.first else _NONE,
+        formatting.span(call.ended - call.started) if call.ended else _NONE,
         counts,
-        _NONE if money is None else amounts.money(money.total, len(money.unpriced), exact=exact),
+        _NONE if money is None else formatting.money(money.total, len(money.unpriced), exact=exact),
         ", ".join(word for word in more if word),
     )

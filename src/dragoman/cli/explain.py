@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from dragoman.cli import amounts, documents, ledger
+from dragoman.cli import documents, formatting, ledger
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
 from dragoman.errors import DragomanError
@@ -132,7 +132,7 @@ def _cost(version: Version) -> str:
     count, all_of_them = len(changes_in(version.losses)), len(version.losses)
     if not count:
         return f"bookkeeping alone ({all_of_them})" if all_of_them else "nothing lost"
-    return amounts.counted(count, "loss", "losses")
+    return formatting.counted(count, "loss", "losses")
 
 
 def _fit(line: str, size: int) -> list[str]:

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from dragoman.cli import documents
-from dragoman.cli.amounts import counted
-from dragoman.cli.recorded import add_config, name_of, now_in_micro, recorded
+from dragoman.cli.formatting import counted
+from dragoman.cli.record_file import add_config, name_of, now_in_micro, recorded
 from dragoman.cli.terminal import progress, screen_of, wrapped
 from dragoman.errors import DragomanError, UsageError
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of, with_sizes
-from dragoman.cli.launch_check import look
+from dragoman.cli.launch_preflight import look
 from dragoman.cli.system import refuse_windows
 from dragoman.config.config_file import state_folder
 from dragoman.config.keys import hash_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman import translate
-from dragoman.cli import amounts
+from dragoman.cli import formatting
 from dragoman.cli.terminal import Column, Screen, table
 from dragoman.translate import LossLine, changes_in
 from dragoman.wire.json import encode_text
@@ -37,5 +37,5 @@ def left_out(bookkeeping: int, listed: int) -> list[str]:
     """The line below a list of losses that counts those it leaves out."""
     if not bookkeeping:
         return []
-    number = amounts.counted(bookkeeping, "bookkeeping loss", "bookkeeping losses")
+    number = formatting.counted(bookkeeping, "bookkeeping loss", "bookkeeping losses")
     return [f"{'and ' if listed else ''}{number} without effect on the response; --all-losses lists them"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import documents
 from dragoman.cli.parser import UNREAD, add_all_losses
-from dragoman.cli.recorded import (
+from dragoman.cli.record_file import (
     Recorded,
     add_config,
     add_since,

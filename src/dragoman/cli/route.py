@@ -8,8 +8,8 @@ import os
 import sys
 
 from dragoman.cli import documents
-from dragoman.cli.amounts import tokens
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
+from dragoman.cli.formatting import tokens
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.cli import documents
-from dragoman.cli.greeting import Found, lines_to_try, provider_lines
 from dragoman.cli.parser import add_all_losses
+from dragoman.cli.startup_banner import Found, lines_to_try, provider_lines
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read

@@ -7,9 +7,18 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dragoman.cli import amounts, documents
+from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.recorded import Recorded, add_config, looked_into, name_of, now_in_micro, recorded, shown, write_json
+from dragoman.cli.record_file import (
+    Recorded,
+    add_config,
+    looked_into,
+    name_of,
+    now_in_micro,
+    recorded,
+    shown,
+    write_json,
+)
 from dragoman.cli.sessions import (
     STATES,
     figures_as_json,
@@ -108,7 +117,7 @@ def _as_text(found: Whole, kept: Recorded, screen: Screen, now: int) -> Iterator
         yield from table(screen, columns, list(_rows(found, now, wide=False)))
     if found.tree.circles:
         yield ""
-        threads = amounts.counted(found.tree.circles, "thread")
+        threads = formatting.counted(found.tree.circles, "thread")
         yield from wrapped(screen, f"The parents of {threads} lead back to themselves; such circles are cut.")
 
 
@@ -125,24 +134,24 @@ def _head(found: Whole, kept: Recorded, now: int) -> Iterator[str]:
         yield link_of(session, found.origin)
     agents = sum(thread.kind == "subagent" for node in found.tree.nodes for thread in node.threads)
     words = [
-        amounts.counted(total.requests, "turn"),
-        amounts.counted(agents, "agent") if agents else "",
+        formatting.counted(total.requests, "turn"),
+        formatting.counted(agents, "agent") if agents else "",
         _tokens(total),
     ]
-    words += [amounts.money(total.cost, total.unpriced), *troubles_of(total)]
+    words += [formatting.money(total.cost, total.unpriced), *troubles_of(total)]
     yield ", ".join(word for word in words if word)
-    yield f"{amounts.span(found.ended - session.started)} from first to last, {amounts.span(total.took)} of model time"
+    yield f"{formatting.span(found.ended - session.started)} from first to last, {formatting.span(total.took)} of model time"
 
 
 def _tokens(total: Figures) -> str:
     fresh = total.input - total.cache_read - total.cache_write
     parts = (
-        f"{amounts.tokens(fresh)} fresh",
-        f"{amounts.tokens(total.cache_read)} read from caches",
-        f"{amounts.tokens(total.cache_write)} written to caches",
-        f"{amounts.tokens(total.output)} out",
+        f"{formatting.tokens(fresh)} fresh",
+        f"{formatting.tokens(total.cache_read)} read from caches",
+        f"{formatting.tokens(total.cache_write)} written to caches",
+        f"{formatting.tokens(total.output)} out",
     )
-    return f"{amounts.tokens(total.input + total.output)} tokens ({', '.join(parts)})"
+    return f"{formatting.tokens(total.input + total.output)} tokens ({', '.join(parts)})"
 
 
 def _rows(found: Whole, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
@@ -161,9 +170,9 @@ def _rows(found: Whole, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
             shown(node.thread.model),
             *([state] if wide else []),
             str(node.own.requests),
-            amounts.tokens(node.own.input + node.own.output),
-            amounts.money(node.own.cost, node.own.unpriced),
-            amounts.money(node.whole.cost, node.whole.unpriced),
+            formatting.tokens(node.own.input + node.own.output),
+            formatting.money(node.own.cost, node.own.unpriced),
+            formatting.money(node.whole.cost, node.whole.unpriced),
             ", ".join([*noted, *_more(node)]),
         )
 
@@ -213,8 +222,8 @@ def _whole_row(node: Node, found: Whole, now: int) -> tuple[str, ...]:
         state_of(found.standings[thread.id], now),
         str(node.own.requests),
         str(node.own.input + node.own.output),
-        amounts.money(node.own.cost, node.own.unpriced, exact=True),
-        amounts.money(node.whole.cost, node.whole.unpriced, exact=True),
+        formatting.money(node.own.cost, node.own.unpriced, exact=True),
+        formatting.money(node.whole.cost, node.whole.unpriced, exact=True),
         str(node.own.losses),
         str(node.own.errors),
         str(thread.windows),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.cli import amounts, documents
+from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.recorded import (
+from dragoman.cli.record_file import (
     Recorded,
     add_config,
     add_since,
@@ -195,13 +195,17 @@ def _cells(
     wide: bool,
 ) -> tuple[str, ...]:
     """One row; where there is no room for a column, what is not nothing is said in words."""
-    took = amounts.tokens(figures.input + figures.output, exact=exact)
-    cost = amounts.money(figures.cost, figures.unpriced, exact=exact)
+    took = formatting.tokens(figures.input + figures.output, exact=exact)
+    cost = formatting.money(figures.cost, figures.unpriced, exact=exact)
     turns = str(figures.requests)
     if wide:
         numbers = (turns, str(agents), took, cost, str(figures.losses), str(figures.errors))
         return (name, key, client, started, last, state, *numbers, more)
-    said = [more, amounts.counted(agents, "agent") if isinstance(agents, int) and agents else "", *troubles_of(figures)]
+    said = [
+        more,
+        formatting.counted(agents, "agent") if isinstance(agents, int) and agents else "",
+        *troubles_of(figures),
+    ]
     said.append(key and f"key {key}")
     return (name, client, started, state, turns, took, cost, ", ".join(word for word in said if word))
 
@@ -243,11 +247,11 @@ def with_all_losses(found: Whole) -> Whole:
 def troubles_of(figures: Figures) -> Iterable[str]:
     """What did not go well, if anything, and what is not known."""
     if figures.losses:
-        yield amounts.counted(figures.losses, "loss", "losses")
+        yield formatting.counted(figures.losses, "loss", "losses")
     if figures.errors:
-        yield amounts.counted(figures.errors, "error")
+        yield formatting.counted(figures.errors, "error")
     if figures.unpriced:
-        yield f"{amounts.counted(figures.unpriced, 'call')} unpriced"
+        yield f"{formatting.counted(figures.unpriced, 'call')} unpriced"
     if figures.cancelled:
         yield f"{figures.cancelled} left by the client"
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from dragoman.cli import amounts, documents
+from dragoman.cli import documents, formatting
 from dragoman.cli.parser import DONE
-from dragoman.cli.recorded import Recorded, add_config, looked_into, now_in_micro, recorded, shown, write_json
+from dragoman.cli.record_file import Recorded, add_config, looked_into, now_in_micro, recorded, shown, write_json
 from dragoman.cli.sessions import STATES, figures_as_json, state_of
 from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -115,10 +115,10 @@ def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[
     total, exact = present.total, not screen.terminal
     words = [
         f"{present.opened} open",
-        amounts.counted(total.requests, "turn"),
-        f"{amounts.tokens(total.input + total.output, exact=exact)} tokens",
-        amounts.money(total.cost, total.unpriced, exact=exact),
-        amounts.counted(total.errors, "error"),
+        formatting.counted(total.requests, "turn"),
+        f"{formatting.tokens(total.input + total.output, exact=exact)} tokens",
+        formatting.money(total.cost, total.unpriced, exact=exact),
+        formatting.counted(total.errors, "error"),
     ]
     yield from wrapped(screen, f"{kept.clock(present.now)}  {words[0]}; in the last minute {', '.join(words[1:])}")
     yield ""
@@ -155,8 +155,8 @@ def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:
         state_of(doing.standing, now),
         str(doing.opened),
         str(figures.requests),
-        amounts.tokens(figures.input + figures.output, exact=exact),
-        amounts.money(figures.cost, figures.unpriced, exact=exact),
+        formatting.tokens(figures.input + figures.output, exact=exact),
+        formatting.money(figures.cost, figures.unpriced, exact=exact),
         str(figures.errors),
     )
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.amounts import counted, money, tokens
+from dragoman.cli.formatting import counted, money, tokens
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.recorded import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
+from dragoman.cli.record_file import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
 from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 

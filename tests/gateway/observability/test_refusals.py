@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.exchange_page import as_page
-from dragoman.cli.recorded import Recorded
+from dragoman.cli.record_file import Recorded
 from dragoman.cli.terminal import Screen
 from dragoman.errors import (
     ClientError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli import amounts
+from dragoman.cli import formatting
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from dragoman.cli import amounts
     ],
 )
 def test_tokens_take_five_letters(count: int, words: str) -> None:
-    assert amounts.tokens(count) == words
-    assert amounts.tokens(count, exact=True) == str(count)
+    assert formatting.tokens(count) == words
+    assert formatting.tokens(count, exact=True) == str(count)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_tokens_take_five_letters(count: int, words: str) -> None:
     ],
 )
 def test_pitfall_557_what_is_not_known_is_not_nothing(nano: int, unpriced: int, words: str, exact: str) -> None:
-    assert amounts.money(nano, unpriced) == words
-    assert amounts.money(nano, unpriced, exact=True) == exact
+    assert formatting.money(nano, unpriced) == words
+    assert formatting.money(nano, unpriced, exact=True) == exact
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_pitfall_557_what_is_not_known_is_not_nothing(nano: int, unpriced: int, 
     ],
 )
 def test_lengths_of_time_have_two_units_at_most(micro: int, words: str) -> None:
-    assert amounts.span(micro) == words
+    assert formatting.span(micro) == words
 
 
 def test_things_are_counted() -> None:
-    assert [amounts.counted(number, "loss", "losses") for number in (0, 1, 2)] == ["0 losses", "1 loss", "2 losses"]
-    assert amounts.counted(2, "turn") == "2 turns"
+    assert [formatting.counted(number, "loss", "losses") for number in (0, 1, 2)] == ["0 losses", "1 loss", "2 losses"]
+    assert formatting.counted(2, "turn") == "2 turns"

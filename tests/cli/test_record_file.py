@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.cli import main
-from dragoman.cli import recorded as common
-from dragoman.cli.recorded import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
+from dragoman.cli import record_file as common
+from dragoman.cli.record_file import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.cli import amounts, documents
+from dragoman.cli import documents, formatting
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.errors import DragomanError
@@ -117,7 +117,7 @@ def drain(path: str, complain: Callable[[str], None] = documents.complain) -> in
         complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
         return INCOMPLETE
     if drained.damaged:
-        lines = amounts.counted(drained.damaged, "line")
+        lines = formatting.counted(drained.damaged, "line")
         complain(f"{lines} of journals could not be read, and what they said is left out")
     return 0
 
