@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
-from dragoman.gateway.access.key_calls import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home

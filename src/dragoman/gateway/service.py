@@ -14,7 +14,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
-from dragoman.gateway.access.key_calls import KeyCalls
+from dragoman.gateway.access.key_concurrency import KeyCalls
 from dragoman.gateway.admission import Admission, Limits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
 from dragoman.gateway.exchange.redaction import Redactor

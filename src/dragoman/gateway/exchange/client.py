@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.config.settings import Key
-from dragoman.gateway.access.key_calls import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import Charge
 from dragoman.http.upstream_call import HeaderList, header

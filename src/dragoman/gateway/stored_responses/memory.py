@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
-from dragoman.gateway.access.key_calls import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
 from dragoman.gateway.large_work import INLINE, beside_loop

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import KeyBusy
-from dragoman.gateway.access.key_calls import KeyCalls, KeyPlace
+from dragoman.gateway.access.key_concurrency import KeyCalls, KeyPlace
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, running, settings_for
 from tests.gateway.keeping_house import ALICE, BOB, ECHO, SLOW, create
 from tests.gateway.says import question, tells
