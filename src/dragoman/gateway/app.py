@@ -18,11 +18,11 @@ from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
-from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home
+from dragoman.gateway.endpoints.index_page import ENDPOINTS, tell_home
 from dragoman.gateway.endpoints.launches import told_of
 from dragoman.gateway.endpoints.model_list import list_models, show_model
-from dragoman.gateway.endpoints.names import tell_names
-from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.model_names import tell_names
+from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.endpoints.readiness import readiness
 from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import check_near, clear, status_of

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, RefusedError, WireError
-from dragoman.gateway.endpoints.other_paths import ask_in_turn, check_relayed, order_for, pass_on
-from dragoman.gateway.endpoints.same_model import Answered, SameModel
+from dragoman.gateway.endpoints.passthrough import ask_in_turn, check_relayed, order_for, pass_on
+from dragoman.gateway.endpoints.passthrough_fallback import Answered, SameModel
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course

@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import shown
-from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account

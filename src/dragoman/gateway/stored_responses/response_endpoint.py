@@ -18,7 +18,7 @@ from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import Headed
 from dragoman.gateway.advice import shown
-from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop

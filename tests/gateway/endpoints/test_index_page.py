@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.config.settings import Settings
-from dragoman.gateway.endpoints.home import prefers_html
+from dragoman.gateway.endpoints.index_page import prefers_html
 from tests.gateway.harness import House, running, settings_for
 
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"

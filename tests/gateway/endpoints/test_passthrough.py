@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Server, Settings
-from dragoman.gateway.endpoints import other_paths as passing
+from dragoman.gateway.endpoints import passthrough as passing
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.protocols.codec import Codec

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Server, Settings
-from dragoman.gateway.endpoints import metering
-from dragoman.gateway.endpoints.metering import Tail
+from dragoman.gateway.endpoints import passthrough_usage
+from dragoman.gateway.endpoints.passthrough_usage import Tail
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
@@ -236,7 +236,7 @@ def test_what_only_looks_like_counts_is_looked_at_for_a_moment(said: bytes, monk
         tried.append(len(data))
         return decode_object(data)
 
-    monkeypatch.setattr(metering, "decode_object", counted)
+    monkeypatch.setattr(passthrough_usage, "decode_object", counted)
     tail = Tail()
     tail.take(said * 5000)
     assert tail.usage() is None

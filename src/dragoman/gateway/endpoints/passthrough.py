@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import redirected, shown
-from dragoman.gateway.endpoints.metering import Tail, meter
-from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
+from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
+from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.attempt import Attempt, is_stream
 from dragoman.gateway.exchange.calls import Calls
