@@ -16,7 +16,7 @@ from dragoman.config.discovery import echo_provider
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Server, Settings
 from dragoman.gateway.access.protection import protection_of
-from dragoman.gateway.processes import port_holder
+from dragoman.gateway.processes import port_conflict
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted, signals_restored
 
@@ -25,7 +25,7 @@ from tests.cli.machine import clean, put_trusted, signals_restored
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
     # Seconds that whoever has the port gets to say whether it is a gateway.
-    monkeypatch.setattr(port_holder, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", 0.1)
     with signals_restored():
         yield
 

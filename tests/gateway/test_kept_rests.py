@@ -16,8 +16,8 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.channel import Channel
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.worker_channel import Channel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses import stored_state
 from dragoman.gateway.traffic_news import TrafficNews

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
+from dragoman.gateway.processes.shared_memory import Page
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import LOOK, TrafficNews
 from dragoman.providers.key_cooldowns import digest_of

@@ -30,8 +30,8 @@ from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import bound_host, protection_at_start
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.binding import bind, listen
-from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.listen_socket import bind, listen
 from dragoman.gateway.processes.worker import Worker
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     # Here, so that the other commands start without a server's modules.
     import asyncio
 
-    from dragoman.gateway.processes.binding import bind
+    from dragoman.gateway.processes.listen_socket import bind
     from dragoman.mint import system_mint
     from dragoman.mock.app import MockApp
     from dragoman.mock.recorder import Recorder

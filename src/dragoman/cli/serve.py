@@ -83,9 +83,9 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.access.protection import bound_host, protection_at_start, with_local
     from dragoman.gateway.observability.log_file import LogFile
     from dragoman.gateway.observability.logs import Log
-    from dragoman.gateway.processes.binding import bind
-    from dragoman.gateway.processes.followed_config import Duty
-    from dragoman.gateway.processes.hangup import hangup_at_start
+    from dragoman.gateway.processes.config_reload import Duty
+    from dragoman.gateway.processes.listen_socket import bind
+    from dragoman.gateway.processes.sighup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
     from dragoman.launching.local_servers import found_at
 

@@ -223,7 +223,7 @@ def _line(manager: Manager, words: Sequence[str]) -> str:
 
 def _check_port(plan: _Plan) -> None:
     """Refuse a port that somebody else has; the service itself is about to give it back."""
-    from dragoman.gateway.processes.binding import bind
+    from dragoman.gateway.processes.listen_socket import bind
 
     if not plan.state.running:
         bind(plan.settings.server.host, plan.settings.server.port).close()

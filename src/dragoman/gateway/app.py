@@ -40,7 +40,7 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, Kind, api_path_of
-from dragoman.gateway.processes.other_workers import OtherWorkers
+from dragoman.gateway.processes.peer_workers import OtherWorkers
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from dragoman.gateway.kept_rests import KeptRests
-from dragoman.gateway.processes.channel import Channel
+from dragoman.gateway.processes.worker_channel import Channel
 from dragoman.gateway.service import Service
 from dragoman.providers.key_cooldowns import KeyNotice
 from dragoman.routing.affinity import PinNotice

@@ -12,7 +12,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access import guard as access
 from dragoman.gateway.access.guard import Guard, credential, hostname
 from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 from dragoman.http.body import Body
 from dragoman.http.request import Request, RequestTarget
 

@@ -17,7 +17,7 @@ from dragoman.gateway.access.protection import (
     protection_of,
     tightened,
 )
-from dragoman.gateway.processes.binding import bind
+from dragoman.gateway.processes.listen_socket import bind
 
 LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost", "dragoman.localhost"]
 # What is not certainly loopback is not: better asked for a key once too often.

@@ -11,7 +11,7 @@ import mmap
 import os
 import time
 
-from dragoman.gateway.processes import shared_page, supervisor, watchdog
+from dragoman.gateway.processes import shared_memory, supervisor, watchdog
 
 CLOCK = "clock"
 _BYTES = 8
@@ -39,7 +39,7 @@ def install() -> None:
         def monotonic() -> float:
             return MovedTime.monotonic_ns() / 1e9
 
-    for module in (supervisor, shared_page):
+    for module in (supervisor, shared_memory):
         module.time = MovedTime  # type: ignore[attr-defined]  # modules have it, if not for others
     supervisor.LOOK_EVERY = 0.02  # type: ignore[attr-defined]  # its own name for that of `followed_config`
     supervisor._FIRST_PAUSE = watchdog._BEAT = 0.05

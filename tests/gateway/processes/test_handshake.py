@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.handshake import HOST, Unproven, accept, dial
-from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
+from dragoman.gateway.processes.shared_memory import Page
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()

@@ -27,8 +27,8 @@ DOOMED = """
 import sys
 from dragoman.config.settings import Server, Settings, Storage
 from dragoman.gateway.processes import supervisor as serving
-from dragoman.gateway.processes.binding import bind
-from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.listen_socket import bind
+from dragoman.gateway.processes.config_reload import Duty
 from dragoman.gateway.observability.logs import Log
 
 listener = bind("127.0.0.1", 0)
@@ -49,8 +49,8 @@ HANGING = """
 import os, signal, sys
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving
-from dragoman.gateway.processes.binding import bind
-from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.listen_socket import bind
+from dragoman.gateway.processes.config_reload import Duty
 from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 from dragoman.gateway.processes.watchdog import Watchdog
 from tests import waiting
 from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
@@ -33,8 +33,8 @@ FREEZING = """
 import asyncio, signal, sys, time
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving, watchdog
-from dragoman.gateway.processes.binding import bind
-from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.listen_socket import bind
+from dragoman.gateway.processes.config_reload import Duty
 from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 

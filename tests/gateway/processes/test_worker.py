@@ -22,8 +22,8 @@ from dragoman.config.config_file import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Line, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.binding import bind
-from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.listen_socket import bind
 from dragoman.gateway.processes.worker import Worker, server_limits
 from tests.waiting import LIMIT, wait_until_async
 

@@ -15,7 +15,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import Headed, is_near
 from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 

@@ -19,11 +19,11 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, places
-from dragoman.gateway.processes.binding import listen
-from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
-from dragoman.gateway.processes.hangup import OnHangup
-from dragoman.gateway.processes.other_workers import new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.listen_socket import listen
+from dragoman.gateway.processes.peer_workers import new_token
+from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, tell_waiting
 from dragoman.model.jsonvalue import JsonObject

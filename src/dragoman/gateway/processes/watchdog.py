@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 
 _BEAT = 1.0
 _STDERR = 2

@@ -29,12 +29,12 @@ from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.telemetry_target import ToldCollector
-from dragoman.gateway.processes.binding import BACKLOG
-from dragoman.gateway.processes.channel import Channel
-from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
-from dragoman.gateway.processes.hangup import OnHangup
-from dragoman.gateway.processes.other_workers import OtherWorkers
+from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.listen_socket import BACKLOG
+from dragoman.gateway.processes.peer_workers import OtherWorkers
+from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
+from dragoman.gateway.processes.worker_channel import Channel
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import TrafficNews
 from dragoman.http.server import Server, ServerLimits

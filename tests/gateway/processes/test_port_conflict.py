@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes import port_holder
-from dragoman.gateway.processes.port_holder import Holder, holder_of
+from dragoman.gateway.processes import port_conflict
+from dragoman.gateway.processes.port_conflict import Holder, holder_of
 from tests.gateway.harness import House, running
 from tests.launching.test_port_owners import HEAD, line
 from tests.waiting import LIMIT
@@ -23,7 +23,7 @@ INODE = 1583
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever listens here answers or hangs up, however long a busy machine takes for that."""
-    monkeypatch.setattr(port_holder, "_ANSWER_SECONDS", LIMIT)
+    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", LIMIT)
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.processes import other_workers as module
-from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes import peer_workers as module
+from dragoman.gateway.processes.peer_workers import TOKEN_BYTES, OtherWorkers, new_token
+from dragoman.gateway.processes.shared_memory import Page
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()

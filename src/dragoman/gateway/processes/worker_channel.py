@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.gateway.processes.handshake import dial
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import protection_of
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.followed_config import Configuration, Duty
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.config_reload import Configuration, Duty
+from dragoman.gateway.processes.shared_memory import Page
 
 NONE = Settings(file="dragoman.toml")
 KEYED = replace(NONE, keys_table=True, keys=(Key(name="a", digest=b"a"),))

@@ -17,8 +17,8 @@ from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import places
-from dragoman.gateway.processes.hangup import OnHangup
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.model.jsonvalue import JsonObject
 
 # How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors

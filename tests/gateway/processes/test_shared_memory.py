@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
 
 CLOSED = Protection(asks_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
 

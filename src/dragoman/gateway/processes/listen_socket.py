@@ -6,7 +6,7 @@ import errno
 import socket
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.processes.port_holder import holder_of
+from dragoman.gateway.processes.port_conflict import holder_of
 
 _LAST_PORT = 65535
 BACKLOG = 1024

@@ -15,9 +15,9 @@ import msgspec
 
 from dragoman.gateway.observability.launch_counters import Told
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
-from dragoman.gateway.processes.channel import ASKING, TELLING, Channel, Malformed
 from dragoman.gateway.processes.handshake import HOST, accept, dial
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.worker_channel import ASKING, TELLING, Channel, Malformed
 
 T = TypeVar("T")
 _COUNTERS = b"c"

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from dragoman.gateway.processes.hangup import OnHangup, hangup_of
+from dragoman.gateway.processes.sighup import OnHangup, hangup_of
 from tests.waiting import LIMIT
 
 _ASKED = (
-    "import signal; from dragoman.gateway.processes.hangup import hangup_at_start as asked; "
+    "import signal; from dragoman.gateway.processes.sighup import hangup_at_start as asked; "
     "print(asked().value, signal.getsignal(signal.SIGHUP).name)"
 )
 _IN_TERMINAL = f"import os; os.login_tty(0); {_ASKED}"

@@ -16,12 +16,20 @@ import msgspec
 import pytest
 
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes import channel as module
-from dragoman.gateway.processes import other_workers
-from dragoman.gateway.processes.channel import ASKING, MOST_AT_ONCE, MOST_MESSAGE, TELLING, Channel, Malformed, Message
+from dragoman.gateway.processes import peer_workers
+from dragoman.gateway.processes import worker_channel as module
 from dragoman.gateway.processes.handshake import accept, dial
-from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
+from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.worker_channel import (
+    ASKING,
+    MOST_AT_ONCE,
+    MOST_MESSAGE,
+    TELLING,
+    Channel,
+    Malformed,
+    Message,
+)
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import LIMIT, wait_until_async
 
@@ -40,7 +48,7 @@ def timing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches follow each other at once, and whoever is asked has all the time that a busy machine needs."""
     monkeypatch.setattr(module, "_PAUSE", 0.01)
     monkeypatch.setattr(module, "_PATIENCE", LIMIT)
-    monkeypatch.setattr(other_workers, "_PATIENCE", LIMIT)
+    monkeypatch.setattr(peer_workers, "_PATIENCE", LIMIT)
 
 
 class Crew:
@@ -276,8 +284,8 @@ def test_a_batch_that_is_none_is_malformed() -> None:
 
 SCRIPT = """
 import asyncio, os, sys
-from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
+from dragoman.gateway.processes.shared_memory import Page
 from dragoman.gateway.observability.metrics import Metrics
 
 page, token = Page(3), new_token()
