@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import Memory
+from dragoman.gateway.stored_responses.exchange_storage import Memory
 from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, plan

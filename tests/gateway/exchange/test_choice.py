@@ -18,7 +18,7 @@ from dragoman.gateway.exchange.choice import (
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses.memory import look
+from dragoman.gateway.stored_responses.exchange_storage import look
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal

@@ -10,7 +10,7 @@ from dragoman.errors import ClientError, Unreachable
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Call, Done, Event, Failed, Locate, Recall, Reserve, Respond
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.recall import Found
+from dragoman.gateway.stored_responses.reference_resolver import Found
 from dragoman.routing.route import When
 from dragoman.store.responses import Item
 from tests.gateway.exchange.played import Played, played_by

@@ -12,7 +12,7 @@ from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.fixed_target import filling, fixed_target
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses.memory import look
+from dragoman.gateway.stored_responses.exchange_storage import look
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Needs
 from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.stored_responses.recall import Recalled, look_up, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import Recalled, look_up, recalled_of
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.store import Tables
 

@@ -19,9 +19,9 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses import background as module
 from dragoman.gateway.stored_responses.background import Background, BackgroundRun, ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
-from dragoman.gateway.stored_responses.recall import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import Recalled
 from dragoman.gateway.stored_responses.references import items_of
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Task
 from dragoman.model.failure import Failure
 from dragoman.store import Store, Tables
 from dragoman.store.responses import Kept

@@ -15,9 +15,9 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
-from dragoman.gateway.stored_responses.kept_answer import Task
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.gateway.stored_responses.recall import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.response_writer import Task
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider

@@ -27,8 +27,8 @@ from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import Look, look
-from dragoman.gateway.stored_responses.recall import Found, recalled_of
+from dragoman.gateway.stored_responses.exchange_storage import Look, look
+from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.server import Request

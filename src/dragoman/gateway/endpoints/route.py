@@ -38,7 +38,7 @@ from dragoman.gateway.paths import ApiPath, conversation_path
 from dragoman.gateway.route_check import checked
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import Look, look, may_recall
+from dragoman.gateway.stored_responses.exchange_storage import Look, look, may_recall
 from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up, name_of
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList

@@ -15,9 +15,9 @@ from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.stored_responses.memory import Look
-from dragoman.gateway.stored_responses.recall import Found, recalled_of
-from dragoman.gateway.stored_responses.recall import refers as may_be_kept
+from dragoman.gateway.stored_responses.exchange_storage import Look
+from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.model.losses import Strict

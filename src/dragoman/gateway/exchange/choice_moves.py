@@ -24,8 +24,8 @@ from dragoman.gateway.exchange.provider_request import strict_mode
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import Begin, Done, Hold, Locate, Recall
 from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.stored_responses.memory import Look, look
-from dragoman.gateway.stored_responses.recall import Found
+from dragoman.gateway.stored_responses.exchange_storage import Look, look
+from dragoman.gateway.stored_responses.reference_resolver import Found
 from dragoman.model.losses import Strict
 from dragoman.routing.explanation import considered
 from dragoman.routing.needs import Wants

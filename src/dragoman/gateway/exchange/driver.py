@@ -73,7 +73,7 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.unexpected_errors import places
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.memory import Memory
+from dragoman.gateway.stored_responses.exchange_storage import Memory
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.http.upstream_call import Flight
 from dragoman.providers.transport_interface import Order, Unframer

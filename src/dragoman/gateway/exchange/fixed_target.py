@@ -27,7 +27,7 @@ from dragoman.gateway.exchange.provider_request import asks_strictness
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.exchange_storage import Look
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
 from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.plan_inputs import Pin

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer
 from dragoman.http.upstream_call import Flight
 from dragoman.streaming import StreamPipeline
 

@@ -39,9 +39,9 @@ from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.kept_turns import is_sealed
-from dragoman.gateway.stored_responses.memory import Look, Memory
+from dragoman.gateway.stored_responses.exchange_storage import Look, Memory
 from dragoman.gateway.stored_responses.stored_state import owner_of
+from dragoman.gateway.stored_responses.turn_lookup import is_sealed
 from dragoman.model.failure import FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of

@@ -32,7 +32,7 @@ from dragoman.gateway.exchange.steps import (
     Resume,
 )
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.stored_responses.recall import Found
+from dragoman.gateway.stored_responses.reference_resolver import Found
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject

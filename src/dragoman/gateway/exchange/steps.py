@@ -17,9 +17,9 @@ from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
-from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.exchange_storage import Look
 from dragoman.gateway.stored_responses.references import References
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.transport_interface import Unframer

@@ -31,8 +31,8 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.memory import Memory
-from dragoman.gateway.stored_responses.recall import refers
+from dragoman.gateway.stored_responses.exchange_storage import Memory
+from dragoman.gateway.stored_responses.reference_resolver import refers
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.gateway.stored_responses.stored_state import located
 

@@ -28,7 +28,7 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed
 from dragoman.gateway.exchange.whole_answer import report_comment
-from dragoman.gateway.stored_responses.kept_answer import parted
+from dragoman.gateway.stored_responses.response_writer import parted
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.attempt_outcome import Kind

@@ -24,7 +24,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import places
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, is_said, parted, status_of
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Taken, is_said, parted, status_of
 from dragoman.gateway.stored_responses.store_failures import undone
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject

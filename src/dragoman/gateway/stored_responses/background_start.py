@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.background import BackgroundRun
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Task
 from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject

@@ -27,8 +27,8 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.memory import Look, look
-from dragoman.gateway.stored_responses.recall import recalled_of
+from dragoman.gateway.stored_responses.exchange_storage import Look, look
+from dragoman.gateway.stored_responses.reference_resolver import recalled_of
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.gateway.stored_responses.response_endpoint import item_shown
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of

@@ -26,8 +26,8 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
-from dragoman.gateway.stored_responses.kept_answer import LAST, size_of
 from dragoman.gateway.stored_responses.references import named_in
+from dragoman.gateway.stored_responses.response_writer import LAST, size_of
 from dragoman.gateway.stored_responses.store_failures import change, unreadable
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
 from dragoman.http.server import Request

@@ -15,7 +15,7 @@ from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.quota import Quota
-from dragoman.gateway.stored_responses.recall import (
+from dragoman.gateway.stored_responses.reference_resolver import (
     Found,
     check_given,
     check_own,

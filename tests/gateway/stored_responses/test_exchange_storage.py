@@ -14,11 +14,11 @@ from dragoman.errors import ClientError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses import kept_answer as keeping_module
+from dragoman.gateway.stored_responses import response_writer as keeping_module
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import renamed
-from dragoman.gateway.stored_responses.memory import Memory, look
-from dragoman.gateway.stored_responses.recall import recalled_of
+from dragoman.gateway.stored_responses.exchange_storage import Memory, look
+from dragoman.gateway.stored_responses.reference_resolver import recalled_of
+from dragoman.gateway.stored_responses.response_writer import renamed
 from tests.gateway.harness import RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
 from tests.gateway.routed import target_of

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.stored_responses.recall import added, keeper_of
+from dragoman.gateway.stored_responses.reference_resolver import added, keeper_of
 from dragoman.gateway.stored_responses.references import items_of, named_in, references_in
 from dragoman.store import Tables
 from dragoman.store.responses import Item, Kept

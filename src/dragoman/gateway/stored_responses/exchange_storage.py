@@ -35,13 +35,13 @@ from dragoman.gateway.paths import RESPONSES, ApiPath
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, Task
-from dragoman.gateway.stored_responses.kept_turns import TurnMemory
-from dragoman.gateway.stored_responses.recall import Found, Recalled, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import Found, Recalled, recalled_of
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
+from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Taken, Task
 from dragoman.gateway.stored_responses.store_failures import NotKept, check
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
+from dragoman.gateway.stored_responses.turn_lookup import TurnMemory
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token

@@ -15,7 +15,7 @@ from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.steps import Command, Event, KeepTurn, Respond, Settle, Write
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses import kept_turns as module
+from dragoman.gateway.stored_responses import turn_lookup as module
 from dragoman.model.parts import Text
 from dragoman.store import StoreBusy, StoreError, Tables
 from tests.gateway.harness import (

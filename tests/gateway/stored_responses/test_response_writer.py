@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.kept_answer import (
+from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.references import items_of
+from dragoman.gateway.stored_responses.response_writer import (
     KeptAnswer,
     Taken,
     Task,
@@ -21,8 +23,6 @@ from dragoman.gateway.stored_responses.kept_answer import (
     renamed,
     status_of,
 )
-from dragoman.gateway.stored_responses.recall import Recalled
-from dragoman.gateway.stored_responses.references import items_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import LeaseLost, Tables
