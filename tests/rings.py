@@ -45,7 +45,7 @@ _MAY_SLEEP = {
     "tests/failover/provider.py": "a provider that is slow",
     "tests/gateway/harness.py": "a provider that speaks slowly",
     "tests/virtual_time.py": "gives a thread a moment to come back",
-    "tests/gateway/exchange/test_time_limits.py": "a timer that the loop fires after those that are due before it",
+    "tests/gateway/exchange/test_timeouts.py": "a timer that the loop fires after those that are due before it",
 }
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"})
 # Threads of playbooks, for which virtual time waits: the store's, and those of the loop's executor.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
 from dragoman.gateway.admission import Admission, Limits, Load, QueuePlace, Slot, divided
-from dragoman.gateway.exchange.reply_parts import failure_of, told
+from dragoman.gateway.exchange.error_responses import failure_of, told
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
 from tests.http.test_no_residue import nothing_left

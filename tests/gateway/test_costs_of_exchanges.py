@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
-from dragoman.gateway.exchange import whole_moves
+from dragoman.gateway.exchange import full_response_transitions
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.gateway.observability.journal_entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
@@ -435,7 +435,7 @@ def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.M
     if stream:
         monkeypatch.setattr(StreamPipeline, "feed", break_down)
     else:
-        monkeypatch.setattr(whole_moves, "translate_response", break_down)
+        monkeypatch.setattr(full_response_transitions, "translate_response", break_down)
     with recorded([reply(CHAT, stream=stream, usage=COUNTS[CHAT])], PRICED) as (house, records):
         assert house.post(PATH[MESSAGES], question(MESSAGES, CHAT, stream=stream)).status == 500
     # Beside it there is what the client was told in the end, which is no exchange of its own.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Timeouts
-from dragoman.gateway.exchange import time_limits
+from dragoman.gateway.exchange import timeouts
 from dragoman.store import async_store
 from tests.gateway.harness import (
     CHAT,
@@ -104,7 +104,7 @@ def test_a_provider_that_lingers_holds_up_nothing_and_a_slow_store_is_asked_once
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The gateway does not end it either.
-    monkeypatch.setattr(time_limits, "_LINGER", 60.0)
+    monkeypatch.setattr(timeouts, "_LINGER", 60.0)
     ticks = ProviderGate()
     with kept_in(tmp_path, script=lambda received: lingering(received, ticks)) as house, house.connect() as connection:
         with slow(house) as gate, asked(house, monkeypatch) as writes:

@@ -35,7 +35,7 @@ PLAIN = {
     "routing/speed.py",
     "routing/plan_inputs.py",
     "gateway/exchange/states.py",
-    "gateway/exchange/steps.py",
+    "gateway/exchange/events_commands.py",
     "gateway/observability/record.py",
     "__main__.py",
 }

@@ -25,7 +25,7 @@ from dragoman import __version__, mint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import Unreachable, UpstreamError
 from dragoman.gateway.app import App
-from dragoman.gateway.exchange import estimates
+from dragoman.gateway.exchange import usage_estimate
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
@@ -415,7 +415,7 @@ def settled(stage: Stage) -> Iterator[None]:
         patch.setattr(response_head, "time", now)
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
-        patch.setattr(estimates, "LEAST", 0)
+        patch.setattr(usage_estimate, "LEAST", 0)
         patch.setattr(mint, "_octets", octets)
         # Ids of exchanges begin with their time, which is the same all along.
         patch.setattr("dragoman.gateway.service.new_id", lambda now, token: f"req_{token(24)}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from dragoman.errors import WireError
-from dragoman.gateway.exchange.whole_answer import relayed_answer
+from dragoman.gateway.exchange.full_response import relayed_answer
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import PROTOCOLS, codec_of

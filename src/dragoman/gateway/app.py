@@ -26,12 +26,12 @@ from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.endpoints.readiness import readiness
 from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import check_near, clear, status_of
-from dragoman.gateway.exchange import reply_parts as replies
+from dragoman.gateway.exchange import error_responses as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.failure_moves import GONE
+from dragoman.gateway.exchange.error_responses import JSON
+from dragoman.gateway.exchange.failure_transitions import GONE
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
 from dragoman.gateway.observability.launch_counters import is_launch_name, launch_name
 from dragoman.gateway.observability.metrics import Snapshot

@@ -517,7 +517,7 @@ def test_a_large_error_is_decoded_off_the_event_loop(model: str, size: int, monk
         decoding.append(threading.current_thread().name.partition("-")[0])
         return registered(protocol)
 
-    monkeypatch.setattr("dragoman.gateway.exchange.error_answers.codec_of", codec_of)
+    monkeypatch.setattr("dragoman.gateway.exchange.provider_errors.codec_of", codec_of)
 
     def settings(port: int) -> Settings:
         line = Line(pattern="vectors", targets=("chat/served", "responses/served"))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from dragoman.gateway.exchange import machine as module
-from dragoman.gateway.exchange.machine import Machine
+from dragoman.gateway.exchange import state_machine as module
+from dragoman.gateway.exchange.events_commands import Command, Event
+from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.exchange.steps import Command, Event
 
 # A failure, and a client that leaves, lead to these from every state.
 ENDS = {State.BREAKING, State.OVER}

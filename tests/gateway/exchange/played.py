@@ -7,10 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from dragoman.config.settings import Routing, Settings
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.course import Course
-from dragoman.gateway.exchange.machine import Machine
-from dragoman.gateway.exchange.states import State, Told
-from dragoman.gateway.exchange.steps import (
+from dragoman.gateway.exchange.events_commands import (
     Call,
     Command,
     Done,
@@ -20,6 +17,9 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Took,
 )
+from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.state_machine import Machine
+from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.service import Service

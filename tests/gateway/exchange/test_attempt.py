@@ -15,7 +15,7 @@ from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.steps import ReadWhole
+from dragoman.gateway.exchange.events_commands import ReadWhole
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of

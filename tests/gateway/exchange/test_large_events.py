@@ -11,7 +11,7 @@ from dragoman.config.settings import Timeouts
 from dragoman.errors import Stalled, Truncated
 from dragoman.gateway.exchange import large_events
 from dragoman.gateway.exchange.large_events import LargeEvents
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.http.upstream_call import HeaderList
 from dragoman.streaming import StreamPipeline
 from tests.laws.floods import FLOODS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import TimedOut
+from dragoman.gateway.exchange.events_commands import Begin, Done, Due, End, Failed, Start, Write
 from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.exchange.steps import Begin, Done, Due, End, Failed, Start, Write
 from dragoman.gateway.service import Service
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
-from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.error_answers import cleaned
+from dragoman.gateway.exchange.error_responses import JSON, id_header, losses_header, route_header
 from dragoman.gateway.exchange.fixed_target import fixed_target
+from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.exchange.one_call import one_call
+from dragoman.gateway.exchange.provider_errors import cleaned
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.exchange.reply_parts import JSON, id_header, losses_header, route_header
-from dragoman.gateway.exchange.whole_answer import is_envelope
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
@@ -192,9 +192,9 @@ async def _asked(
     """
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
-        passed = passed_headers.relayed(request.headers, target, owner)
+        passed = header_forwarding.relayed(request.headers, target, owner)
     else:
-        passed = passed_headers.written(ready.translated.headers)
+        passed = header_forwarding.written(ready.translated.headers)
     order = Order(
         provider=target.provider,
         endpoint=target.endpoint,
@@ -212,7 +212,7 @@ async def _asked(
         service.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
         return 0, None, []
     own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
-    given = passed_headers.returned(flight.headers, limits=own) if api_path.protocol == protocol else []
+    given = header_forwarding.returned(flight.headers, limits=own) if api_path.protocol == protocol else []
     if flight.status == 200:
         return 200, raw, given
     service.log.event("warn", "a provider could not count", provider=target.provider.name, status=flight.status)

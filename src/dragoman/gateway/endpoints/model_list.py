@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.advice import shown
 from dragoman.gateway.claude_names import alias, needs_alias, title
-from dragoman.gateway.exchange.reply_parts import JSON, id_header
+from dragoman.gateway.exchange.error_responses import JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of
 from dragoman.gateway.observability.record_builder import Account

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from dragoman.errors import ClientError
-from dragoman.gateway.exchange.reply_parts import JSON
+from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.name_table import ask_for, look_up, search
 from dragoman.gateway.provider_lists import ask_providers, models_of

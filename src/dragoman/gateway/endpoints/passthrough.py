@@ -23,14 +23,14 @@ from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import redirected, shown
 from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
 from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
-from dragoman.gateway.exchange import passed_headers, reply_parts
+from dragoman.gateway.exchange import error_responses, header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt, is_stream
-from dragoman.gateway.exchange.calls import Calls
-from dragoman.gateway.exchange.error_answers import read_plain_error
+from dragoman.gateway.exchange.call_log import Calls
+from dragoman.gateway.exchange.error_responses import JSON, id_header, route_header
 from dragoman.gateway.exchange.one_call import one_call
+from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
-from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
@@ -142,7 +142,7 @@ def order_for(
     request: Request, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
 ) -> Order:
     """The request as a target gets it."""
-    passed = passed_headers.relayed(request.headers, target, owner)
+    passed = header_forwarding.relayed(request.headers, target, owner)
     if body and kind:
         passed.append((b"content-type", kind))
     return Order(
@@ -193,10 +193,10 @@ def _tell_bad_key(
     redactor, record = service.redactor(target.provider), account.record
     words = redactor.clean_text(failure.message[: redactor.longest])
     refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=words)
-    said = reply_parts.told(refused, record.dialect, record.id, program=record.program)
+    said = error_responses.told(refused, record.dialect, record.id, program=record.program)
     headers = _headers(service, request, account, target, said.status, [JSON], tried)
     account.finalize(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
-    request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
+    request.respond(said.status, [*headers, *header_forwarding.written(said.headers)], said.body)
 
 
 def check_relayed(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
@@ -285,7 +285,7 @@ def _headers(
     """What goes with an answer."""
     own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
     kind = (header(answered, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
-    given = passed_headers.returned(answered, limits=own)
+    given = header_forwarding.returned(answered, limits=own)
     if status >= 400:
         redactor = service.redactor(target.provider)
         kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)

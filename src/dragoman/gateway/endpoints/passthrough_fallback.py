@@ -12,13 +12,13 @@ from functools import partial
 from dragoman.errors import DragomanError, RefusedError
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
-from dragoman.gateway.exchange.calls import Calls
-from dragoman.gateway.exchange.course import MOST_CALLS, Course
-from dragoman.gateway.exchange.error_answers import read_plain_error
+from dragoman.gateway.exchange.call_log import Calls
+from dragoman.gateway.exchange.error_responses import failure_of
 from dragoman.gateway.exchange.one_call import one_call
-from dragoman.gateway.exchange.reading import read_error
-from dragoman.gateway.exchange.reply_parts import failure_of
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.provider_errors import read_plain_error
+from dragoman.gateway.exchange.response_reader import read_error
+from dragoman.gateway.exchange.retry_state import MOST_CALLS, Course
+from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
 from dragoman.http.upstream_call import Flight

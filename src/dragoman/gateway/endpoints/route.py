@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, DragomanError, OffloadBusy, WireError
 from dragoman.gateway.access.client_address import client_address
-from dragoman.gateway.exchange.choice import (
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.error_responses import JSON
+from dragoman.gateway.exchange.provider_request import receive, strict_mode
+from dragoman.gateway.exchange.routing_inputs import (
     Seen,
     conversation_of,
     keepers_of,
@@ -28,9 +31,6 @@ from dragoman.gateway.exchange.choice import (
     unable_to_go_on,
     wanted,
 )
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import receive, strict_mode
-from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics

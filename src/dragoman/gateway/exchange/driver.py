@@ -20,12 +20,7 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.attempt import ErrorAnswer
 from dragoman.gateway.exchange.client import Client, ClientRequest
-from dragoman.gateway.exchange.estimates import Counting, Passed
-from dragoman.gateway.exchange.large_events import LargeEvents
-from dragoman.gateway.exchange.machine import Machine
-from dragoman.gateway.exchange.passed_headers import traced
-from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, Reading, collect, read_error, read_whole
-from dragoman.gateway.exchange.steps import (
+from dragoman.gateway.exchange.events_commands import (
     Abort,
     AwaitKept,
     Begin,
@@ -66,8 +61,13 @@ from dragoman.gateway.exchange.steps import (
     Work,
     Write,
 )
-from dragoman.gateway.exchange.store_acts import StoreActs
-from dragoman.gateway.exchange.time_limits import Overstayed
+from dragoman.gateway.exchange.header_forwarding import traced
+from dragoman.gateway.exchange.large_events import LargeEvents
+from dragoman.gateway.exchange.response_reader import TOO_LARGE, HungUp, Reading, collect, read_error, read_whole
+from dragoman.gateway.exchange.state_machine import Machine
+from dragoman.gateway.exchange.store_commands import StoreActs
+from dragoman.gateway.exchange.timeouts import Overstayed
+from dragoman.gateway.exchange.usage_estimate import Counting, Passed
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.unexpected_errors import places

@@ -12,7 +12,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange.choice import (
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.provider_request import asks_strictness
+from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.routing_inputs import (
     NOTHING_SEEN,
     Seen,
     conversation_of,
@@ -21,9 +24,6 @@ from dragoman.gateway.exchange.choice import (
     needs_of,
     seen_in,
 )
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.course import Course
-from dragoman.gateway.exchange.provider_request import asks_strictness
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.stored_responses.response_writer import KeptAnswer
 from dragoman.http.upstream_call import Flight

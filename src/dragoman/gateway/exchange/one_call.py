@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import is_stream
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.observability.record import Attempt
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.service import Service
@@ -44,7 +44,7 @@ async def _called(
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
     service.accounting.open(account.record, target, len(order.body))
-    headers = passed_headers.traced(order.headers, account.record, service.told_share)
+    headers = header_forwarding.traced(order.headers, account.record, service.told_share)
     flight = await service.open(order if headers is order.headers else replace(order, headers=headers))
     try:
         time_limits.follow(flight)
@@ -63,7 +63,7 @@ async def _called(
 
 def note_attempt(service: Service, account: Account, target: Target, flight: Flight, started: float) -> None:
     """Note a call in the record; whatever a provider calls the exchange is logged, but not if it is a secret."""
-    named = passed_headers.upstream_id(flight.headers)
+    named = header_forwarding.upstream_id(flight.headers)
     attempt = Attempt(
         provider=target.provider.name,
         model=target.shown,

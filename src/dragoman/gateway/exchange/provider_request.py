@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from dragoman.config.settings import Server
 from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import shown
-from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
@@ -287,7 +287,7 @@ def prepare(
         )
         if calls is not None:
             metered, translated = True, msgspec.structs.replace(translated, body=calls)
-        passed = passed_headers.relayed(asked.headers, target, owner)
+        passed = header_forwarding.relayed(asked.headers, target, owner)
     else:
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),
@@ -298,7 +298,7 @@ def prepare(
             rows=target.provider.rows,
             strict=strict,
         )
-        passed = passed_headers.written(translated.headers)
+        passed = header_forwarding.written(translated.headers)
     if usage is not None:
         read_by = asked_by(translated, codec_of(protocol))
         told = msgspec.structs.replace(read_by.request, include_usage=usage)

@@ -17,10 +17,10 @@ from dragoman.gateway.endpoints.passthrough import ask_in_turn, check_relayed, o
 from dragoman.gateway.endpoints.passthrough_fallback import Answered, SameModel
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.fixed_target import compaction_course, stay
 from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.exchange.retry_state import Course
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import Account

@@ -20,7 +20,7 @@ from dragoman.gateway.access.client_address import Headed
 from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.client import Client
-from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
+from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath

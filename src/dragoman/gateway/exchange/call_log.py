@@ -1,0 +1,170 @@
+"""Calls of one exchange, as its record has them: each is noted once, when it is known what became of it."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.gateway.exchange import header_forwarding
+from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.observability import record
+from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.service import Service
+from dragoman.model.response import Usage
+from dragoman.prices.classes import ASKED_COUNTS
+from dragoman.records.journal_entry import Money, Tokens
+from dragoman.routing.attempt_outcome import Kind, maybe_billed
+from dragoman.wire.duplicate_keys import OBJECT
+
+_TEXT = msgspec.json.Decoder(str)
+# What became of a call whose provider has worked, or may have.
+_WORKED = frozenset({Kind.ANSWERED, Kind.LEFT})
+# How an answer says that its provider goes on with it in the background.
+_GOES_ON = frozenset({"queued", "in_progress"})
+
+
+def asked_tier(body: bytes) -> str:
+    """The tier that a request asks for."""
+    try:
+        return _TEXT.decode(OBJECT.decode(body).get("service_tier", b'""'))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
+
+
+# Members of an enumeration are slow to find, and this is looked for in every exchange.
+_ANSWERED = Kind.ANSWERED
+
+
+class Calls(Struct, eq=False):
+    """Counts calls, and has them in the record as they end."""
+
+    _service: Service
+    _account: Account
+    # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
+    conversation: bool = True
+    # Whether a model is asked to work, since nothing else costs anything; and whether it is learnt how targets fare.
+    works: bool = True
+    learns: bool = True
+    _runs: bool = False
+    _is_queued: bool = False
+    # Targets that this exchange was a failure for.
+    _charged: set[str] = set()
+    count: int = 0
+    # When the last one was begun.
+    started: float = 0.0
+
+    def begin(self) -> None:
+        """Know of a call that is about to be made."""
+        self.count += 1
+        self._runs = True
+        self.started = self._service.clock()
+
+    def queued(self) -> None:
+        """Know that the call waits for a place, and that nobody was asked yet."""
+        self._is_queued = True
+
+    def admitted(self) -> None:
+        """Know that it is made now: how long it waited is nothing that its provider took."""
+        self._is_queued = False
+        self.started = self._service.clock()
+
+    @property
+    def runs(self) -> bool:
+        """Whether a call is under way that somebody was asked by."""
+        return self._runs and not self._is_queued
+
+    def ended(self, attempt: Attempt, kind: Kind) -> tuple[record.Attempt, ...]:
+        """The record's attempts with the last call, and what became of it; it is said once of each."""
+        attempts = self._account.record.attempts
+        if not self._runs:
+            return attempts
+        self._runs = False
+        if self._is_queued:
+            self._take_back(attempt)
+            return attempts
+        target, key, usage = attempt.target, attempt.key, attempt.own_cost
+        if attempt.estimate is not None and usage is not None and not usage.unreported and attempt.is_final:
+            # It broke off behind the end of its story, and was counted before that was known.
+            attempt.estimate = None
+        if self.learns:
+            self._service.traffic.ended(
+                target,
+                kind,
+                began=self.started,
+                first=attempt.first,
+                usage=usage,
+                size=len(attempt.body),
+                charged=self._charged,
+                slowed=attempt.is_slowed,
+                permit=attempt.permit,
+            )
+        tokens, money = self._spent(attempt, kind, usage)
+        provider = target.provider
+        # Whatever a provider calls the exchange is logged, but not if it is a secret.
+        named = header_forwarding.upstream_id(attempt.headers)
+        closed = record.Attempt(
+            provider.name,
+            target.shown,
+            target.endpoint.protocol,
+            self.started,
+            attempt.status,
+            named and self._service.redactor(provider).clean_text(named),
+            # `value` of an enumeration is a slow way to `_value_`.
+            kind._value_,
+            self._service.clock(),
+            attempt.first,
+            usage,
+            provider.keys.index(key) if key in provider.keys else -1,
+            kind is not _ANSWERED and self.works and maybe_billed(kind),
+            tokens,
+            attempt.estimate is not None,
+            money,
+        )
+        return (*attempts, closed)
+
+    def close(self, attempt: Attempt, kind: Kind) -> None:
+        """Have it in the record what became of the last call, and what all came to; it is said once of each."""
+        attempts = self.ended(attempt, kind)
+        self._account.update(**together(attempts))
+
+    def abandoned(self, attempt: Attempt) -> tuple[record.Attempt, ...]:
+        """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
+        *others, last = self.ended(attempt, Kind.OURS)
+        if last.money is None and self.conversation and attempt.status < 300:
+            last = replace(last, money=self._service.costs.unreported(attempt.target), maybe_billed=True)
+        return (*others, last)
+
+    def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
+        """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
+        counted = attempt.estimate or usage
+        if counted is not None:
+            # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when
+            # it broke off; of one that is still being made, how much there will be.
+            is_cut = (
+                attempt.estimate is not None
+                and not attempt.is_heard
+                and (kind is not Kind.ANSWERED or attempt.seen.stop in _GOES_ON)
+            )
+            is_uncounted = attempt.is_uncountable or kind is not Kind.ANSWERED
+            if is_uncounted and attempt.estimate is None and not attempt.is_final:
+                counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
+            target, costs = attempt.target, self._service.costs
+            tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
+            tokens, money = costs.spent(target, counted, attempt.answer_named.model, tier)
+            if is_cut:
+                money = replace(money, unpriced=(*money.unpriced, "output"))
+            return tokens, money
+        worked = kind in _WORKED if self.conversation else kind is Kind.LEFT
+        if self.works and (maybe_billed(kind) or attempt.has_worked or (worked and attempt.status < 300)):
+            return None, self._service.costs.unreported(attempt.target)
+        return None, None
+
+    def _take_back(self, attempt: Attempt) -> None:
+        """Have nothing in the record of a call that was never made."""
+        self._is_queued = False
+        self.count -= 1
+        if attempt.permit is not None:
+            self._service.traffic.give_back(attempt.target, attempt.permit)
+            attempt.permit = None

@@ -1,0 +1,109 @@
+"""Error answers: a provider's error is decoded and searched for secrets once, beside the loop if that takes long."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.gateway.exchange.attempt import LONGEST_ERROR, ErrorAnswer
+from dragoman.gateway.exchange.full_response import Relayed, is_envelope, own_failure, relayed_answer, says_something
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.large_work import beside_loop
+from dragoman.http.upstream_call import HeaderList
+from dragoman.model.failure import Failure
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.failures import bounded, error_body
+from dragoman.rules.retry_delays import delay_of
+from dragoman.wire.json import decode_object
+
+# What every error has in it that came with a status of success.
+_SIGNS = (b'"error"', b'"failed"')
+
+
+class Judged(Struct, frozen=True):
+    """What a relayed answer says; if it failed, as an error answer, and whether there is an answer in it as well."""
+
+    relayed: Relayed
+    own: Failure | None = None
+    has_worked: bool = False
+    error: ErrorAnswer | None = None
+
+
+class ErrorReader(Struct, frozen=True):
+    """Reads the errors of one call; nothing here needs the loop."""
+
+    prepared: ProviderRequest
+    status: int
+    headers: HeaderList
+    redactor: Redactor
+
+    def work(self, size: int) -> int:
+        """How many bytes of JSON could be read while an error of so many bytes is read and searched."""
+        return size + self.redactor.work(size)
+
+    def read(self, body: bytes, status: int = 0) -> ErrorAnswer:
+        """An error, of the call's own status unless another one is given."""
+        status = status or self.status
+        try:
+            read, readable = decode_object(body), True
+        except WireError:
+            read, readable = error_body(body), False
+        prepared = self.prepared
+        failure = bounded(codec_of(prepared.target.endpoint.protocol).decode_failure(status, read))
+        # A cloud around a model has an envelope of its own, which nobody reads.
+        passes = readable and (prepared.target.provider.transport == "http" or is_envelope(read, prepared.client))
+        # What is longer than is searched for secrets is told by its beginning.
+        passes = passes and prepared.relay and len(body) <= self.redactor.longest
+        return ErrorAnswer(
+            status=status,
+            headers=self.headers,
+            failure=failure,
+            delay=delay_of(failure, read),
+            readable=readable,
+            body=self.redactor.clean(body) if passes else None,
+        )
+
+    def work_of(self, raw: bytes) -> int:
+        """The work of `judge`, which is more if there may be an error."""
+        return self.work(len(raw)) if any(sign in raw for sign in _SIGNS) else len(raw)
+
+    def judge(self, raw: bytes, several: bool) -> Judged:
+        """What a whole answer says on the relay; `several` if other targets may be asked in its place."""
+        codec = codec_of(self.prepared.target.endpoint.protocol)
+        relayed = relayed_answer(raw, codec)
+        failure = relayed.failure
+        if failure is None and not several and not relayed.failed:
+            return Judged(relayed)
+        has_worked = (relayed.failed or failure is not None) and says_something(raw)
+        own = own_failure(raw, codec) if failure is None else None
+        error = None
+        if own is not None and several:
+            error = self.read(raw)
+        elif failure is not None and len(raw) <= LONGEST_ERROR:
+            error = self.read(raw, failure.status)
+        return Judged(relayed, own, has_worked, error)
+
+
+class PlainError(Struct, frozen=True):
+    """An error of a path that is relayed: what failed, and its body without the provider's secrets."""
+
+    failure: Failure
+    body: bytes
+
+
+async def read_plain_error(redactor: Redactor, protocol: str, status: int, body: bytes, key: str) -> PlainError:
+    """Decode an error and search it for secrets, off the event loop if it is large; `key` names the gateway key."""
+
+    def read() -> PlainError:
+        failure = codec_of(protocol).decode_failure(status, body)
+        return PlainError(failure, redactor.clean(body[: redactor.longest]))
+
+    return await beside_loop(read, len(body) + redactor.work(len(body)), key, paid=True)
+
+
+async def cleaned(redactor: Redactor, body: bytes, key: str) -> bytes:
+    """An error without its provider's secrets, for the gateway key of this name."""
+    return await beside_loop(partial(redactor.clean, body), redactor.work(len(body)), key, paid=True)

@@ -1,0 +1,143 @@
+"""Every call is in the record, with what became of it, whatever way it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings
+from dragoman.errors import Overloaded
+from dragoman.gateway.admission import Slot
+from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.call_log import Calls
+from dragoman.gateway.exchange.events_commands import Begin, Failed
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.service import Service
+from dragoman.routing.attempt_outcome import Kind
+from tests.gateway.exchange.played import BODY, Played, played_by
+from tests.gateway.harness import CHAT, PATHS, running, settings_for
+from tests.gateway.routed import target_of
+from tests.gateway.says import question
+from tests.playbooks.stage import START
+from tests.playbooks.test_playbooks import SCENES, played
+from tests.virtual_time import run
+
+# What the dialogues come to, by their names, for each call in turn.
+KINDS = {
+    "whole": ["answered"],
+    "stream": ["answered"],
+    "collected": ["answered"],
+    "mislabelled": ["answered", "answered"],
+    "refused": ["rate_limited"],
+    "failed": ["no_answer"],
+    "key_unknown": ["bad_key"],
+    "key_refused": ["rate_limited", "answered", "answered", "answered"],
+    "reasoning_refused": ["wrong_request", "answered"],
+    "reasoning_refused_inside": ["wrong_request", "answered"],
+    "reasoning_refused_with_200": ["wrong_request", "answered"],
+    "refused_with_200": ["overloaded"],
+    "error_first": ["overloaded"],
+    "error_inside": ["broken"],
+    "empty": ["no_answer", "no_answer"],
+    "unreachable": ["unreachable"],
+    "cut": ["broken"],
+    "cut_before_content": ["broken"],
+    "cancelled": ["left"],
+    "cancelled_before_head": ["left"],
+    "dead_reader": ["left"],
+    "stopped": ["ours"],
+    "stopped_waiting": ["ours"],
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[Record] = []
+    finish = Service.finish
+
+    def finished(service: Service, record: Record) -> None:
+        records.append(record)
+        finish(service, record)
+
+    monkeypatch.setattr(Service, "finish", finished)
+    run(played(SCENES[f"chat_to_chat/{name}"], tmp_path), START)
+    attempts = [attempt for record in records for attempt in record.attempts]
+    assert [attempt.kind for attempt in attempts] == KINDS[name]
+    assert all(record.ended >= attempt.ended >= attempt.started for record in records for attempt in record.attempts)
+    assert [attempt.maybe_billed for attempt in attempts] == [attempt.kind == "broken" for attempt in attempts]
+    # The place of a key is told, and never its text.
+    assert {attempt.key for attempt in attempts} == ({0, 1} if name == "key_refused" else {0})
+
+
+def test_a_call_that_could_not_be_made_is_one_too() -> None:
+    def story(service: Service) -> None:
+        account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
+        attempt = Attempt(target, service.rotation(target.provider))
+        assert calls.ended(attempt, Kind.OURS) == ()
+        calls.begin()
+        account.update(attempts=calls.ended(attempt, Kind.NO_ANSWER))
+        [noted] = account.record.attempts
+        assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
+        assert calls.ended(attempt, Kind.ANSWERED) == account.record.attempts
+
+    played_by(story)
+
+
+def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
+    def story(service: Service) -> None:
+        account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
+        attempt = Attempt(target, service.rotation(target.provider))
+        calls.begin()
+        calls.queued()
+        assert calls.ended(attempt, Kind.FULL) == () and calls.count == 0
+        calls.begin()
+        calls.queued()
+        calls.admitted()
+        assert len(calls.ended(attempt, Kind.ANSWERED)) == 1 and calls.count == 1
+
+    played_by(story)
+
+
+def narrow(port: int) -> Settings:
+    """A provider that has one call at a time and lets nobody wait."""
+    made = settings_for(port)
+    return replace(made, providers={**made.providers, "chat": replace(made.providers["chat"], concurrency=1, queue=0)})
+
+
+def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
+    with running((), narrow) as house:
+
+        async def taken() -> Slot:
+            found = house.app.service.admission.enter("chat", "somebody")
+            assert isinstance(found, Slot)
+            return found
+
+        slot = house.run(taken())
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
+        house.run(asyncio.sleep(0))
+        [line] = [json.loads(line) for line in house.log.getvalue().splitlines()]
+        assert (line["attempts"], line["full"]) == (0, ["chat/served"])
+        assert b"attempts_total{" not in house.get("/metrics").body
+        slot.release()
+
+
+def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
+    def story(service: Service) -> None:
+        play = Played(service, "responses/served")
+        play.until_called(Begin(BODY))
+        play.machine.calls.queued()
+        play.more_targets()
+        call = play.until_called(Failed(Overloaded("too many", waited=0.0, retry_after=1)))
+        assert call.prepared.target.provider.name == "responses"
+        course = play.machine._course
+        assert course is not None and course.tries == 1 and play.machine.calls.count == 1
+        assert play.account.record.full == ("messages/served",)
+        assert play.account.record.attempts == ()
+
+    played_by(story)

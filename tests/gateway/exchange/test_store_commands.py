@@ -1,0 +1,57 @@
+"""What a driver does with the store, beside the exchanges in which the store is seen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.events_commands import AwaitKept, Event, Keep, Kept, TellNoted, Waiting
+from dragoman.gateway.exchange.store_commands import StoreActs
+from dragoman.gateway.observability.record import Record
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from tests.gateway.exchange.played import served_by
+from tests.gateway.harness import PATHS, RESPONSES
+
+
+class Acts(StoreActs):
+    """Acts whose machine only remembers what it heard."""
+
+    def __init__(self, service: Service) -> None:
+        record = Record(id="req_1", dialect=RESPONSES, path="", started=service.clock(), time=0.0)
+        asked = ClientRequest(api_path=api_path_of(PATHS[RESPONSES]), headers=[])
+        super().__init__(service, asked, DetachedClient(), service.account(record))
+        self.heard: list[Event] = []
+
+    def _step(self, event: Event) -> Waiting | None:
+        self.heard.append(event)
+        return None
+
+    async def keep(self) -> None:
+        """Keep an answer, and wait for that."""
+        self._keep(Keep(b"data: {}\n\n"))
+        await self._await_kept(AwaitKept())
+
+    async def note(self) -> None:
+        """Tell what was noted, and wait for that."""
+        self._tell_noted(TellNoted())
+        await self._noted()
+
+    async def leave(self) -> None:
+        """The last moments of an exchange that nobody waits for."""
+        await self._last_moments()
+
+
+def test_what_the_store_has_nothing_to_do_with_is_kept_at_once_and_waits_for_nobody() -> None:
+    heard: list[Event] = []
+
+    async def hear(acts: Acts) -> None:
+        async with asyncio.timeout(0):
+            await acts.keep()
+            await acts.note()
+            await acts.leave()
+        heard.extend(acts.heard)
+
+    served_by(lambda service: hear(Acts(service)))
+    assert heard == [Kept()]
