@@ -23,9 +23,9 @@ from bench.simulation.world import (
     ask,
 )
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.kept_lists import KeptLists
-from dragoman.gateway.knowledge import Knowledge
-from dragoman.gateway.traffic import Traffic
+from dragoman.gateway.model_list_cache import KeptLists
+from dragoman.gateway.routing_state import Traffic
+from dragoman.gateway.target_info import Knowledge
 from dragoman.model.response import Usage
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates

@@ -145,9 +145,9 @@ def test_live_tells_how_each_provider_answers(
         assert "echo" in settings.providers
         return [("echo", "openai-chat", True, "answers"), ("local", "anthropic-messages", ok, "said \x1b[2J")]
 
-    live = types.ModuleType("dragoman.gateway.live_check")
+    live = types.ModuleType("dragoman.gateway.provider_probe")
     vars(live)["check_live"] = check_live
-    monkeypatch.setitem(sys.modules, "dragoman.gateway.live_check", live)
+    monkeypatch.setitem(sys.modules, "dragoman.gateway.provider_probe", live)
     assert main(["check", "--live"]) == status
     lines = capfd.readouterr().out.splitlines()
     assert lines[-2] == "ok\techo\topenai-chat\tanswers"

@@ -30,7 +30,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.server import Server as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
@@ -488,7 +488,7 @@ def running(
 
     try:
         # A provider that has to list its models within seconds may need longer on a busy machine.
-        with reporting_state(house.report), patch("dragoman.gateway.provider_lists._PATIENCE", LIMIT):
+        with reporting_state(house.report), patch("dragoman.gateway.model_list_fetch._PATIENCE", LIMIT):
             listening = house.run(start())
             try:
                 yield house

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.routes import Routes
+from dragoman.gateway.model_resolver import Routes
 from dragoman.routing.target import Target
 
 

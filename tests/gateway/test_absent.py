@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, LineRule, Missing, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import judged, protection_of
-from dragoman.gateway.routes import AbsentModel, Routes
+from dragoman.gateway.model_resolver import AbsentModel, Routes
 from dragoman.routing.route import When
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.routed import target_of

@@ -14,8 +14,8 @@ from dragoman.config.settings import Limits, Server, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway import app
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.routes import Routes
-from dragoman.gateway.service import Service
+from dragoman.gateway.model_resolver import Routes
+from dragoman.gateway.runtime import Service
 from dragoman.http.server import Request
 from tests.gateway.harness import (
     CHAT,

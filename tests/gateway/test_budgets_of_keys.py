@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Limits, Settings, Timeouts
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.phases import PACE_TIME
 from tests.gateway.harness import (
     CHAT,

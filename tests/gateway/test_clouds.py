@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.config.settings import Line, Server, Settings, Timeouts
-from dragoman.gateway.live_check import check_live
+from dragoman.gateway.provider_probe import check_live
 from tests.cli.machine import signals_restored
 from tests.gateway.clouds import (
     ACCESS,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dragoman.config.discovery import echo_provider
 from dragoman.config.settings import Key, Server, Settings
-from dragoman.gateway import provider_lists
-from dragoman.gateway import service as service_module
+from dragoman.gateway import model_list_fetch
+from dragoman.gateway import runtime as service_module
 from dragoman.gateway.access.protection import judged, protection_at_start, with_local
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
@@ -25,7 +25,7 @@ LIST = {"object": "list", "data": [{"id": "qwen3", "object": "model"}]}
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who answers is waited for, however busy this machine is."""
-    monkeypatch.setattr(provider_lists, "LOCAL_PATIENCE", LIMIT)
+    monkeypatch.setattr(model_list_fetch, "LOCAL_PATIENCE", LIMIT)
 
 
 def local(name: str, port: int) -> Provider:
@@ -72,7 +72,7 @@ def test_one_that_is_slow_is_not_waited_for_and_one_that_comes_later_is_found(mo
     # The first request may not even arrive while it is slow.
     with running(lambda _: Reply(steps=(passing(),)) if is_slow else whole(LIST), settings_with) as house:
         with monkeypatch.context() as patch:
-            patch.setattr(provider_lists, "LOCAL_PATIENCE", LOCAL_PATIENCE)
+            patch.setattr(model_list_fetch, "LOCAL_PATIENCE", LOCAL_PATIENCE)
             assert "ollama/qwen3" not in listed(house)
         is_slow = False
         assert listed(house) == ["ollama/qwen3"]

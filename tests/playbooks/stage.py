@@ -30,7 +30,7 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import response_head
 from dragoman.http.client import Client, write_head
@@ -418,5 +418,5 @@ def settled(stage: Stage) -> Iterator[None]:
         patch.setattr(usage_estimate, "LEAST", 0)
         patch.setattr(mint, "_octets", octets)
         # Ids of exchanges begin with their time, which is the same all along.
-        patch.setattr("dragoman.gateway.service.new_id", lambda now, token: f"req_{token(24)}")
+        patch.setattr("dragoman.gateway.runtime.new_id", lambda now, token: f"req_{token(24)}")
         yield

@@ -79,7 +79,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     if not lines:
         return
     # Names are resolved for these alone.
-    from dragoman.gateway.routes import AbsentModel, Routes
+    from dragoman.gateway.model_resolver import AbsentModel, Routes
 
     routes = Routes(settings)
     for line in lines:
@@ -187,7 +187,7 @@ def _strict(strict: Strict) -> str:
 
 def _live(settings: Settings, screen: Screen) -> int:
     # The gateway is needed for this alone.
-    from dragoman.gateway.live_check import check_live
+    from dragoman.gateway.provider_probe import check_live
 
     with progress() as say:
         say("asking the providers …")

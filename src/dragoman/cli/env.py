@@ -149,7 +149,7 @@ def _described(names: Sequence[str], settings: Settings, key: GivenKey, running:
         # A few of them are quickly looked up; many are asked for as all.
         return ask_names(running, key.text, names=names if len(names) <= MOST_NAMES else ())
     # The gateway is needed for this alone.
-    from dragoman.gateway.name_table import names_table
+    from dragoman.gateway.model_directory import names_table
 
     return asyncio.run(names_table(settings, names=names))[0]
 

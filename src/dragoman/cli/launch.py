@@ -124,8 +124,8 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     A gateway that runs may have another configuration.
     """
     # Here, so that the other commands start without a server's modules.
+    from dragoman.gateway.model_resolver import Routes, UnknownModel
     from dragoman.gateway.paths import MESSAGES
-    from dragoman.gateway.routes import Routes, UnknownModel
 
     routes = Routes(settings)
     found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})

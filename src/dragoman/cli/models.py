@@ -96,7 +96,7 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
 
 def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[DescribedName]:
     # The gateway is needed for this alone.
-    from dragoman.gateway.name_table import names_table
+    from dragoman.gateway.model_directory import names_table
 
     names, failed = asyncio.run(names_table(settings, pattern, live=live))
     for provider, why in failed.items():

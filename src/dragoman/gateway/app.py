@@ -32,6 +32,7 @@ from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.exchange.failure_transitions import GONE
 from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
 from dragoman.gateway.observability.launch_counters import is_launch_name, launch_name
 from dragoman.gateway.observability.metrics import Snapshot
@@ -41,8 +42,7 @@ from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.peer_workers import OtherWorkers
-from dragoman.gateway.routes import UnknownModel
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact
 from dragoman.gateway.stored_responses.conversation_endpoint import serve_conversation
 from dragoman.gateway.stored_responses.response_endpoint import serve_response

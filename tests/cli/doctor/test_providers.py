@@ -11,7 +11,7 @@ from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
 from dragoman.cli.doctor.providers import ask, clock, providers
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
-from dragoman.gateway.live_check import Answer
+from dragoman.gateway.provider_probe import Answer
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Endpoint, Provider
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import passthrough as passing
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of as registered
 from tests.gateway.gate import Gate

@@ -22,7 +22,7 @@ from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Memory
 from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.needs import Needs

@@ -16,11 +16,11 @@ from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.events_commands import ReadWhole
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger

@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.events_commands import Begin, Failed
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import CHAT, PATHS, running, settings_for

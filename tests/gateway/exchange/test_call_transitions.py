@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.events_commands import (
     Write,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, settings_for

@@ -24,7 +24,7 @@ from dragoman.errors import (
     WireError,
 )
 from dragoman.gateway.exchange.error_responses import failure_of, id_header, losses_header, route_header, told
-from dragoman.gateway.routes import UnknownModel
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import LossLine
 

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.config.settings import Line, Routing, Timeouts
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.health import FIRST_REST, SUSPICION

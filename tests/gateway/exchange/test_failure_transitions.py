@@ -18,7 +18,7 @@ from dragoman.gateway.exchange.events_commands import (
     Write,
 )
 from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.model.failure import Failure, FailureKind
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 

@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.events_commands import (
     Settle,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from tests.gateway.exchange.played import CONTENT, OPENING, Head, Played, kinds, played_by
 
 WHOLE = Head(200, b"application/json")

@@ -11,7 +11,7 @@ from dragoman.gateway.exchange import provider_errors
 from dragoman.gateway.exchange.provider_errors import ErrorReader, cleaned
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.providers.provider import Endpoint, Provider

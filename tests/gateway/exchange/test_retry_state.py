@@ -11,7 +11,7 @@ from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, StrictError
 from dragoman.gateway.exchange.attempt import Attempt, Missed
 from dragoman.gateway.exchange.retry_state import MOST_CALLS, Course
-from dragoman.gateway.traffic import Traffic
+from dragoman.gateway.routing_state import Traffic
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider

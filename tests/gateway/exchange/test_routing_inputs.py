@@ -16,9 +16,9 @@ from dragoman.gateway.exchange.routing_inputs import (
     seen_in,
     wanted,
 )
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import look
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal

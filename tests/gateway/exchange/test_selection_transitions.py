@@ -9,7 +9,7 @@ from dragoman.config.settings import Line, LineRule, Settings, Storage
 from dragoman.errors import ClientError, Unreachable
 from dragoman.gateway.exchange.events_commands import Begin, Call, Done, Event, Failed, Locate, Recall, Reserve, Respond
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.reference_resolver import Found
 from dragoman.routing.route import When
 from dragoman.store.responses import Item

@@ -9,7 +9,7 @@ from dragoman.gateway.exchange.events_commands import AwaitKept, Event, Keep, Ke
 from dragoman.gateway.exchange.store_commands import StoreActs
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from tests.gateway.exchange.played import served_by
 from tests.gateway.harness import PATHS, RESPONSES

@@ -7,7 +7,7 @@ import pytest
 from dragoman.errors import TimedOut
 from dragoman.gateway.exchange.events_commands import Begin, Done, Due, End, Failed, Start, Write
 from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 
 

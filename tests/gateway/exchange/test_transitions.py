@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.gateway.exchange.events_commands import Begin, Call, Settle, Work
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.large_work import INLINE
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.routing.attempt_outcome import Kind
 from tests.gateway.exchange.played import BODY, Played, played_by
 

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.gateway.exchange import usage_estimate
 from dragoman.gateway.exchange.usage_estimate import KEPT, KEPT_BEFORE, Counting, Passed
-from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import count_request, count_texts

@@ -14,7 +14,7 @@ from dragoman.gateway.observability import telemetry_target as collector_module
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.telemetry_target import ToldCollector, collector_of, places_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.records.thread_assignment import NOWHERE
 from dragoman.telemetry import export_queue

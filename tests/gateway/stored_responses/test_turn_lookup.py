@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.exchange.events_commands import Command, Event, KeepTurn, Respond, Settle, Write
 from dragoman.gateway.exchange.state_machine import Machine
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import turn_lookup as module
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.parts import Text
 from dragoman.store import StoreBusy, StoreError, Tables
 from tests.gateway.harness import (

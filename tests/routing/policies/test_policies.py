@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.simulation.run import goal
-from dragoman.gateway.routes import Routes
+from dragoman.gateway.model_resolver import Routes
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import View, explain, plan
 from dragoman.routing.policies import POLICIES

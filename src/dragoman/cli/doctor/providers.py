@@ -14,7 +14,7 @@ from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from dragoman.gateway.live_check import Answer
+    from dragoman.gateway.provider_probe import Answer
 
 # So long each of them may take, all at once.
 PATIENCE = 8.0
@@ -27,7 +27,7 @@ _NO_KEY = frozenset({401, 403})
 def ask(settings: Settings, patience: float = PATIENCE) -> list[Answer]:
     """What every provider answers."""
     # The gateway is needed for this alone.
-    from dragoman.gateway.live_check import ask_all
+    from dragoman.gateway.provider_probe import ask_all
 
     return asyncio.run(ask_all(settings, patience))
 

@@ -23,14 +23,14 @@ from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import cleaned
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.json_limits import weigh_request
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Look, look
 from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
-from dragoman.gateway.value_limits import weigh_request
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject

@@ -17,7 +17,7 @@ from dragoman.config.values import address_to_call
 from dragoman.errors import ClientError
 from dragoman.gateway.endpoints.status import check_near
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject

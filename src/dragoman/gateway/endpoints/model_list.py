@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from dragoman.gateway.advice import shown
 from dragoman.gateway.claude_names import alias, needs_alias, title
 from dragoman.gateway.exchange.error_responses import JSON, id_header
-from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of
+from dragoman.gateway.model_list_fetch import ask_providers
+from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.provider_lists import ask_providers
-from dragoman.gateway.routes import UnknownModel
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of

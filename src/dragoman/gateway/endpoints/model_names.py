@@ -14,10 +14,10 @@ import msgspec
 
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.name_table import ask_for, look_up, search
-from dragoman.gateway.provider_lists import ask_providers, models_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.model_directory import ask_for, look_up, search
+from dragoman.gateway.model_list_fetch import ask_providers, models_of
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 
 # So many names may be asked for at once.

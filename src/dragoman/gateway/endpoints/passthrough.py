@@ -31,12 +31,12 @@ from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.json_limits import weigh_members
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
-from dragoman.gateway.value_limits import weigh_members
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import Flight, HeaderList, header
 from dragoman.model.failure import Failure, FailureKind

@@ -20,7 +20,7 @@ from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.retry_state import MOST_CALLS, Course
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Order

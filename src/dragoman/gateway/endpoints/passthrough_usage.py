@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of

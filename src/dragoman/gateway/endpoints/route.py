@@ -31,15 +31,15 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     wanted,
 )
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.paths import ApiPath, conversation_path
-from dragoman.gateway.route_check import checked
-from dragoman.gateway.routes import UnknownModel
-from dragoman.gateway.service import Service
+from dragoman.gateway.route_preflight import checked
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Look, look, may_recall
 from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up, name_of
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject

@@ -15,9 +15,9 @@ from dragoman.gateway.access.client_address import client_address, is_near
 from dragoman.gateway.admission import Load
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
-from dragoman.gateway.provider_lists import models_of
-from dragoman.gateway.service import Service, TargetStanding
+from dragoman.gateway.runtime import Service, TargetStanding
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Provider

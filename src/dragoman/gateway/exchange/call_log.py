@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.observability import record
 from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
 from dragoman.records.journal_entry import Money, Tokens

@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.retry_state import Course
 from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.target import Target

@@ -68,13 +68,13 @@ from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.exchange.store_commands import StoreActs
 from dragoman.gateway.exchange.timeouts import Overstayed
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
-from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.unexpected_errors import places
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import Memory
 from dragoman.gateway.stored_responses.store_failures import unreadable
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.upstream_call import Flight
 from dragoman.providers.transport_interface import Order, Unframer
 from dragoman.store import StoreError

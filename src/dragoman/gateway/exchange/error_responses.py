@@ -19,8 +19,8 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.gateway.exchange.header_forwarding import LONGEST, safe
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.paths import CHAT, MESSAGES
-from dragoman.gateway.routes import UnknownModel
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import LossLine, TranslatedResponse, heaviest_first, translate_failure

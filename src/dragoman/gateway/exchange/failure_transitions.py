@@ -32,9 +32,9 @@ from dragoman.gateway.exchange.events_commands import (
 from dragoman.gateway.exchange.retry_state import MOST_CALLS
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.transitions import Moves
+from dragoman.gateway.model_list_fetch import models_of
+from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.refusals import refusal_of
-from dragoman.gateway.provider_lists import models_of
-from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then, pause

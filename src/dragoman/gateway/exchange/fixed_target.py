@@ -24,11 +24,11 @@ from dragoman.gateway.exchange.routing_inputs import (
     needs_of,
     seen_in,
 )
-from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Look
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.plan_inputs import Pin
 from dragoman.routing.route import Route

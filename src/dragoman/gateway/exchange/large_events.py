@@ -16,8 +16,8 @@ from functools import partial
 from typing import TypeVar
 
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.stored_responses.response_writer import KeptAnswer
+from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.upstream_call import Flight
 from dragoman.streaming import StreamPipeline
 

@@ -12,7 +12,7 @@ from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.observability.record import Attempt
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.http.upstream_call import Flight
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.target import Target

@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.attempt import LONGEST_ERROR, ErrorAnswer
 from dragoman.gateway.exchange.full_response import Relayed, is_envelope, own_failure, relayed_answer, says_something
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of

@@ -15,9 +15,9 @@ from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.json_limits import weigh_request
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.value_limits import weigh_request
+from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
@@ -33,7 +33,7 @@ from dragoman.wire.json_spans import object_members, without
 from dragoman.wire.splice import named, with_stream
 
 if TYPE_CHECKING:
-    from dragoman.gateway.service import Service
+    from dragoman.gateway.runtime import Service
 
 _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")

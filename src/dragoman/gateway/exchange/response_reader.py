@@ -14,8 +14,8 @@ from dragoman.gateway.byte_budget import Charge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import Overstayed, TimeLimits
-from dragoman.gateway.large_work import INLINE, beside_loop
-from dragoman.gateway.value_limits import weigh_answer
+from dragoman.gateway.json_limits import weigh_answer
+from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.upstream_call import Flight
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.traffic import Traffic
+from dragoman.gateway.routing_state import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.attempt_outcome import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.candidate import Filter, Plan

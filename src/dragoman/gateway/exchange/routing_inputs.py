@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
-from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.json_limits import weigh_request
 from dragoman.gateway.stored_responses.exchange_storage import Look
 from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
 from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
-from dragoman.gateway.value_limits import weigh_request
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.losses import Strict
 from dragoman.model.request_features import Opening, Signs
 from dragoman.protocols.registry import codec_of

@@ -23,9 +23,9 @@ from dragoman.gateway.exchange.routing_inputs import (
     wanted,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.exchange_storage import Look, look
 from dragoman.gateway.stored_responses.reference_resolver import Found
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.losses import Strict
 from dragoman.routing.explanation import considered
 from dragoman.routing.needs import Wants

@@ -30,7 +30,7 @@ from dragoman.gateway.exchange.events_commands import (
 )
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Memory
 from dragoman.gateway.stored_responses.reference_resolver import refers
 from dragoman.gateway.stored_responses.store_failures import NotKept

@@ -33,15 +33,15 @@ from dragoman.gateway.exchange.retry_state import Course
 from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.usage_estimate import Counting
-from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.observability import record
 from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.exchange_storage import Look, Memory
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.stored_responses.turn_lookup import is_sealed
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.failure import FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of

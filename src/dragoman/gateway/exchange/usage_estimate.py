@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.events import Event, PartGrew, PartStarted
 from dragoman.model.failure import Failure
 from dragoman.model.folding import unfold

@@ -13,7 +13,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from dragoman.config.settings import Settings
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.providers.provider import Provider
 from dragoman.records.journal_entry import Entry
 from dragoman.records.journal_ingest import Told

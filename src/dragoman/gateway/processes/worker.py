@@ -24,9 +24,8 @@ from weakref import WeakSet
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.app import App
-from dragoman.gateway.checks import Checks
-from dragoman.gateway.kept_rests import KeptRests
-from dragoman.gateway.large_work import share_interpreter
+from dragoman.gateway.cooldown_persistence import KeptRests
+from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.telemetry_target import ToldCollector
 from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, Duty
@@ -35,8 +34,9 @@ from dragoman.gateway.processes.peer_workers import OtherWorkers
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
 from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.service import Service
-from dragoman.gateway.traffic_news import TrafficNews
+from dragoman.gateway.routing_state_sync import TrafficNews
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import share_interpreter
 from dragoman.http.server import Server, ServerLimits
 
 T = TypeVar("T")

@@ -21,18 +21,18 @@ from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.fixed_target import compaction_course, stay
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.retry_state import Course
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.json_limits import weighed_object
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import Look, look
 from dragoman.gateway.stored_responses.reference_resolver import recalled_of
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.gateway.stored_responses.response_endpoint import item_shown
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
-from dragoman.gateway.value_limits import weighed_object
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue

@@ -15,17 +15,17 @@ from dragoman.errors import ClientError
 from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.json_limits import weighed_object
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.leases import locked
 from dragoman.gateway.stored_responses.reference_resolver import added
 from dragoman.gateway.stored_responses.response_endpoint import Page, item_shown, list_of, no_item, page_of, send
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
-from dragoman.gateway.value_limits import weighed_object
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject

@@ -29,10 +29,10 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
-from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.json_limits import weigh_request
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import RESPONSES, ApiPath
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.reference_resolver import Found, Recalled, recalled_of
@@ -42,7 +42,7 @@ from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Taken,
 from dragoman.gateway.stored_responses.store_failures import NotKept, check
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
 from dragoman.gateway.stored_responses.turn_lookup import TurnMemory
-from dragoman.gateway.value_limits import weigh_request
+from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure

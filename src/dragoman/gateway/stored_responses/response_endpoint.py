@@ -21,15 +21,15 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON, id_header
-from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.references import named_in
 from dragoman.gateway.stored_responses.response_writer import LAST, size_of
 from dragoman.gateway.stored_responses.store_failures import change, unreadable
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.http.server import Request
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonList, JsonObject

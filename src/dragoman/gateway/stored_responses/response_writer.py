@@ -15,10 +15,10 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import DragomanError, WireError
+from dragoman.gateway.json_limits import weigh_answer
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.reference_resolver import Recalled
 from dragoman.gateway.stored_responses.references import items_of, named_in
-from dragoman.gateway.value_limits import weigh_answer
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import failed_frames

@@ -9,7 +9,6 @@ from functools import partial
 
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.gateway.exchange.provider_request import check_plain_references
-from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.stored_responses.background import Background
@@ -26,6 +25,7 @@ from dragoman.gateway.stored_responses.reference_resolver import (
     relied_on_in,
 )
 from dragoman.gateway.stored_responses.references import References
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.worker_thread import Alarm

@@ -14,10 +14,10 @@ from __future__ import annotations
 from functools import partial
 
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.json_limits import MOST_ASKED
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.service import Service
-from dragoman.gateway.value_limits import MOST_ASKED
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.codec import Asked, KeptTurns, TargetModel

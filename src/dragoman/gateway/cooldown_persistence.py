@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.providers.key_cooldowns import LONGEST, KeyNotice
 from dragoman.routing.health import LONGEST_REST
 from dragoman.routing.health_state import Level

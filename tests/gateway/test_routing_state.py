@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
-from dragoman.gateway import traffic as traffic_module
-from dragoman.gateway.service import Service
-from dragoman.gateway.traffic import Traffic
+from dragoman.gateway import routing_state as traffic_module
+from dragoman.gateway.routing_state import Traffic
+from dragoman.gateway.runtime import Service
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates

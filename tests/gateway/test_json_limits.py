@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.errors import ClientError, Oversized
-from dragoman.gateway import large_work, value_limits
-from dragoman.gateway.value_limits import MOST_ANSWERED, MOST_ASKED, weigh_answer, weigh_members, weigh_request
+from dragoman.gateway import json_limits, thread_offload
+from dragoman.gateway.json_limits import MOST_ANSWERED, MOST_ASKED, weigh_answer, weigh_members, weigh_request
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, running, whole
 from tests.gateway.keeping_house import keeping
 from tests.gateway.says import PAIRS, SAID, failure_of, question, tells, text_of, turn
@@ -52,7 +52,7 @@ def test_so_is_one_about_a_conversation() -> None:
 
 def test_so_is_one_that_has_them_only_with_what_it_refers_to(monkeypatch: pytest.MonkeyPatch) -> None:
     # Else a conversation would grow to any weight, one small turn after the other.
-    monkeypatch.setattr(value_limits, "MOST_ASKED", 200)
+    monkeypatch.setattr(json_limits, "MOST_ASKED", 200)
     many = [{"role": "user", "content": "x" * 300}] * 50
     with keeping(lambda received: tells(CHAT)) as house:
         first = house.post(PATHS[RESPONSES], {"model": "chat/served", "input": many})
@@ -102,7 +102,7 @@ def _texts(value: object) -> list[str]:
 
 
 def test_what_is_small_enough_for_the_loop_cannot_be_too_heavy() -> None:
-    most = lists(large_work.INLINE)[: large_work.INLINE]
+    most = lists(thread_offload.INLINE)[: thread_offload.INLINE]
     weigh_request(most)
     weigh_members(most)
     weigh_answer(most)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from dragoman.gateway.kept_rests import KeptRests
+from dragoman.gateway.cooldown_persistence import KeptRests
 from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.providers.key_cooldowns import KeyNotice
 from dragoman.routing.affinity import PinNotice
 from dragoman.routing.target_health import Notice

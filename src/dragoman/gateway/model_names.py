@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from dragoman.gateway.provider_lists import models_of
-from dragoman.gateway.routes import AbsentModel, UnknownModel
-from dragoman.gateway.service import Service
+from dragoman.gateway.model_list_fetch import models_of
+from dragoman.gateway.model_resolver import AbsentModel, UnknownModel
+from dragoman.gateway.runtime import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
 from dragoman.routing.model_limits import smallest

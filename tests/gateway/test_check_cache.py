@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman.gateway.kept_checks import KEPT, Found, KeptChecks
+from dragoman.gateway.check_cache import KEPT, Found, KeptChecks
 from tests.virtual_time import run
 
 PLACE = ("chat", "openai-chat")

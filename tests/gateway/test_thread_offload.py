@@ -15,8 +15,8 @@ from functools import partial
 import pytest
 
 from dragoman.errors import OffloadBusy, WireError
-from dragoman.gateway import large_work
-from dragoman.gateway.large_work import INLINE, beside_loop, share_interpreter
+from dragoman.gateway import thread_offload
+from dragoman.gateway.thread_offload import INLINE, beside_loop, share_interpreter
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, read_answer, running, settings_for
 from tests.gateway.keeping_house import ALICE, BOB
 from tests.gateway.says import question, tells
@@ -87,8 +87,8 @@ def test_others_go_on_meanwhile() -> None:
 
 
 def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_work, "_MOST_WAITING", 3)
-    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 3)
+    monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()
@@ -111,10 +111,10 @@ class Queue:
     """The queue before threads that are all busy: none takes a job unless `serve` is called."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 4) -> None:
-        self.threads = large_work._Threads(0)
+        self.threads = thread_offload._Threads(0)
         self.done: list[str] = []
-        monkeypatch.setattr(large_work, "_threads", self.threads)
-        monkeypatch.setattr(large_work, "_MOST_WAITING", most)
+        monkeypatch.setattr(thread_offload, "_threads", self.threads)
+        monkeypatch.setattr(thread_offload, "_MOST_WAITING", most)
 
     async def put(self, jobs: str, size: int = LARGE, *, paid: bool = False) -> list[asyncio.Task[None]]:
         """Jobs such as `a1 a2 b1`, each of the key that its first letter is."""
@@ -179,7 +179,7 @@ def test_item_22_a2_seventy_requests_of_a_key_refuse_none_of_twelve_of_another(
 
 def test_item_22_a2_beyond_the_bytes_the_key_with_most_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(large_work, "_MOST_BYTES", 100 * LARGE)
+        monkeypatch.setattr(thread_offload, "_MOST_BYTES", 100 * LARGE)
         queue = Queue(monkeypatch, most=64)
         small = await queue.put("b1 b2 b3 b4")
         large = await queue.put("a1 a2", 50 * LARGE)
@@ -231,9 +231,9 @@ def test_item_22_a2_answers_of_a_key_do_not_take_the_places_of_requests(monkeypa
 def test_item_22_a2_a_refused_client_reads_its_own_protocol_and_when_to_try_again(
     client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large_work, "_MOST_WAITING", 1)
-    threads = large_work._Threads(0)
-    monkeypatch.setattr(large_work, "_threads", threads)
+    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 1)
+    threads = thread_offload._Threads(0)
+    monkeypatch.setattr(thread_offload, "_threads", threads)
     asked = {**question(client, CHAT), "user": "x" * LARGE}
     paths = [PATHS[client], "/v1/messages/count_tokens"] if client == MESSAGES else [PATHS[client]]
     with running(lambda _: tells(CHAT), lambda port: settings_for(port, keys=(ALICE, BOB))) as house:
@@ -277,8 +277,8 @@ def test_what_is_given_up_in_the_line_is_not_done() -> None:
 
 
 def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_work, "_MOST_WAITING", 3)
-    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 3)
+    monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()
@@ -299,8 +299,8 @@ def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_work, "_MOST_BYTES", 3 * LARGE)
-    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+    monkeypatch.setattr(thread_offload, "_MOST_BYTES", 3 * LARGE)
+    monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()

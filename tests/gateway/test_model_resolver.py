@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, LineRule, Settings
-from dragoman.gateway import routes as module
+from dragoman.gateway import model_resolver as module
 from dragoman.gateway.advice import shown
-from dragoman.gateway.routes import Routes, UnknownModel, filled
+from dragoman.gateway.model_resolver import Routes, UnknownModel, filled
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.route import Route, When
 from dragoman.routing.target import Target

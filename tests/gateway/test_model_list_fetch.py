@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.provider_lists import ask_providers, models_of
+from dragoman.gateway.model_list_fetch import ask_providers, models_of
 from tests.gateway.harness import House, Received, Reply, running, whole
 from tests.gateway.says import log_lines, with_provider
 

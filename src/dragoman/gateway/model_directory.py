@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from dragoman.config.settings import Line, Settings, Storage
-from dragoman.gateway.names import Named, names_of, providers_of, route_of
+from dragoman.gateway.model_list_fetch import ask_providers
+from dragoman.gateway.model_names import Named, names_of, providers_of, route_of
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.provider_lists import ask_providers
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
+from dragoman.gateway.model_list_cache import KeptLists, facts_of_rules
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.model_limits import Facts

@@ -13,14 +13,14 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.kept_rests import KeptRests
+from dragoman.gateway.cooldown_persistence import KeptRests
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.shared_memory import Page
 from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.service import Service
+from dragoman.gateway.routing_state_sync import TrafficNews
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses import stored_state
-from dragoman.gateway.traffic_news import TrafficNews
 from dragoman.providers.key_cooldowns import LONGEST, digest_of
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST

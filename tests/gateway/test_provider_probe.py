@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from dragoman.gateway.live_check import Answer, ask_all, check_live
+from dragoman.gateway.provider_probe import Answer, ask_all, check_live
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,

@@ -7,13 +7,13 @@ import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dragoman.gateway.kept_rests import KeptRests
+from dragoman.gateway.cooldown_persistence import KeptRests
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_memory import Page
-from dragoman.gateway.service import Service
-from dragoman.gateway.traffic_news import LOOK, TrafficNews
+from dragoman.gateway.routing_state_sync import LOOK, TrafficNews
+from dragoman.gateway.runtime import Service
 from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import Kind
 from dragoman.routing.health import IN_A_ROW

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
-from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of, route_of
-from dragoman.gateway.service import Service
+from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of, route_of
+from dragoman.gateway.runtime import Service
 from dragoman.model.listing import ListedModel
 from tests.gateway.harness import CHAT, House, running, settings_for
 

@@ -11,10 +11,10 @@ from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut, WireError
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, shown
-from dragoman.gateway.kept_checks import Found
-from dragoman.gateway.live_check import knock
-from dragoman.gateway.provider_lists import ask_for_list, read_list
-from dragoman.gateway.service import Service
+from dragoman.gateway.check_cache import Found
+from dragoman.gateway.model_list_fetch import ask_for_list, read_list
+from dragoman.gateway.provider_probe import knock
+from dragoman.gateway.runtime import Service
 from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider

@@ -17,10 +17,10 @@ from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_concurrency import KeyCalls
 from dragoman.gateway.admission import Admission, Limits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
+from dragoman.gateway.check_cache import KeptChecks
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.kept_checks import KeptChecks
-from dragoman.gateway.kept_lists import KeptLists
-from dragoman.gateway.knowledge import Knowledge
+from dragoman.gateway.model_list_cache import KeptLists
+from dragoman.gateway.model_resolver import Routes
 from dragoman.gateway.observability.costs import Costs
 from dragoman.gateway.observability.launch_counters import Tallies
 from dragoman.gateway.observability.logs import Log
@@ -29,9 +29,9 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import Account
 from dragoman.gateway.observability.session_facts import Listener
 from dragoman.gateway.observability.usage_recorder import Accounting
-from dragoman.gateway.routes import Routes
+from dragoman.gateway.routing_state import Traffic
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
-from dragoman.gateway.traffic import Traffic
+from dragoman.gateway.target_info import Knowledge
 from dragoman.http.client import Client
 from dragoman.http.upstream_call import Call, Flight
 from dragoman.launching.local_servers import port_of, stranger_at

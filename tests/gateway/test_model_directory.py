@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, LineRule, Settings
-from dragoman.gateway.name_table import fits, look_up, names_table, search
+from dragoman.gateway.model_directory import fits, look_up, names_table, search
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates

@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.gateway.knowledge import Knowledge
+from dragoman.gateway.target_info import Knowledge
 from dragoman.model.response import Usage
 from dragoman.routing.affinity import Pins
 from dragoman.routing.attempt_outcome import OUR_OWN, Kind, counts_for_health

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
 from dragoman.config.settings import Key, Line, Settings
-from dragoman.gateway import route_check
-from dragoman.gateway.kept_checks import KEPT
+from dragoman.gateway import route_preflight
+from dragoman.gateway.check_cache import KEPT
 from dragoman.http.address import Origin
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
 from tests.ports import CLOSED_PORT
@@ -90,12 +90,12 @@ def test_what_is_no_list_is_taken_on_trust() -> None:
 def test_a_slow_provider_is_a_note() -> None:
     with running(lambda _: Reply(steps=(passing(), b"{}"))) as house:
         ((_, able, words),) = checks(house, "chat/served")
-    assert (able, words.endswith(f"did not answer within {route_check.PATIENCE:g} s")) == (True, True)
+    assert (able, words.endswith(f"did not answer within {route_preflight.PATIENCE:g} s")) == (True, True)
 
 
 def test_a_list_that_anybody_may_read_says_nothing_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if it were on another machine.
-    monkeypatch.setattr(route_check, "_origin", lambda _: AWAY)
+    monkeypatch.setattr(route_preflight, "_origin", lambda _: AWAY)
     replies: dict[str, Callable[[Received], Reply]] = {
         "for anybody": lambda _: LIST,
         "for those with a key": lambda received: LIST if received.header("authorization") else whole({}, 401),

@@ -8,8 +8,8 @@ from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.advice import Called, of_error, of_refusal
-from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
+from dragoman.gateway.thread_offload import beside_loop
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
+from dragoman.gateway.model_list_fetch import models_at, what_broke, what_was_refused
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.provider_lists import models_at, what_broke, what_was_refused
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.upstream_call import Flight
 from dragoman.providers.provider import Endpoint, Provider

@@ -17,8 +17,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from dragoman.errors import DragomanError
-from dragoman.gateway.provider_lists import ask_for_list, reads_as_list
-from dragoman.gateway.service import Service
+from dragoman.gateway.model_list_fetch import ask_for_list, reads_as_list
+from dragoman.gateway.runtime import Service
 from dragoman.providers.provider import Provider
 from dragoman.routing.attempt_outcome import counts_for_health
 from dragoman.routing.failure_classification import kind_of

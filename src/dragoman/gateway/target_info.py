@@ -13,7 +13,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
+from dragoman.gateway.model_list_cache import KeptLists, facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import BadAnswer, Exhausted, Truncated, Unreachable, Unresolved
-from dragoman.gateway.checks import HOURLY, LOOK, PATIENCE, Checks
+from dragoman.gateway.health_checks import HOURLY, LOOK, PATIENCE, Checks
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http.upstream_call import Flight, HeaderList
 from dragoman.model.jsonvalue import JsonObject

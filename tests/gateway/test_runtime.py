@@ -13,7 +13,7 @@ from dragoman.config.settings import Settings
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.service import Service
+from dragoman.gateway.runtime import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint
 from dragoman.routing.attempt_outcome import Kind
