@@ -45,8 +45,8 @@ def test_every_form_conforms_and_conforming_names_pass(name: str) -> None:
 
 @given(st.lists(st.text(alphabet="ab._ /é", min_size=1, max_size=70), unique=True, max_size=30))
 def test_different_names_stay_different(names: list[str]) -> None:
-    assert len({wire_name(name) for name in tool_names}) == len(tool_names)
-    assert len({wire_name_taken(name) for name in tool_names}) == len(tool_names)
+    assert len({wire_name(name) for name in names}) == len(names)
+    assert len({wire_name_taken(name) for name in names}) == len(names)
 
 
 def test_a_lone_surrogate_gets_a_name_too() -> None:

@@ -243,14 +243,14 @@ def test_pitfall_202_a_key_or_a_host_never_gets_out(client: str, provider: str, 
     with running() as house:
         words = WORDS.replace("PORT", str(house.provider.port))
         kind = MESSAGES_TYPES[status] if provider == MESSAGES else "some_error"
-        client_responses = iter(
+        responses = iter(
             [
                 whole(error_body(provider, kind, words), status, x_request_id=f"at-{PROVIDER_KEY}"),
                 whole(words.encode(), status, content_type="text/plain"),
                 whole(error_body(provider, kind, words)),
             ]
         )
-        house.provider._script = lambda received: next(client_responses)
+        house.provider._script = lambda received: next(responses)
         for _ in range(3):
             told = house.post(PATHS[client], question(client, provider, stream=streaming))
             assert told.status >= 400
@@ -390,8 +390,8 @@ def test_pitfall_380_a_count_and_its_refusal_have_the_providers_limits_too() -> 
         return replace(made, providers={**made.providers, "messages": asked})
 
     given = {**OWN_LIMITS[MESSAGES], "retry_after": "9"}
-    client_responses = [whole({"input_tokens": 3}, 200, **given), refusal(MESSAGES, 429, **given)]
-    with running(client_responses, counting) as house:
+    responses = [whole({"input_tokens": 3}, 200, **given), refusal(MESSAGES, 429, **given)]
+    with running(responses, counting) as house:
         for status in (200, 429):
             told = house.post("/v1/messages/count_tokens", question(MESSAGES, MESSAGES))
             assert told.status == status
