@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from dragoman.cli.env import default_shell
 from tests.cli.machine import SECRET, clean, put_trusted
 from tests.gateway.harness import Received, Reply, running, whole
 from tests.gateway.says import with_provider
+from tests.ports import CLOSED_PORT
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SHELL", "/bin/bash")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = CLOSED_PORT
     put_trusted(Path(), f'[server]\nport = {port}\n[models]\n"mine" = "echo/text"\n')
 
 

@@ -8,7 +8,6 @@ import os
 import pty
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from tests.cli.screens import piped
 from tests.cli.transcripts import Transcript
 from tests.config.support import named
 from tests.gateway.harness import CHAT, House, Received, Reply, running, whole
+from tests.ports import CLOSED_PORT
 from tests.sdk.providers import Turn
 from tests.sdk.providers import answer as answer_of
 from tests.server.process import PATIENCE, Process, clean_environment
@@ -316,8 +316,7 @@ CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY")
 
 
 def test_pitfall_648_a_provider_that_is_down_ends_the_launch_before_the_client_is_started(place: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = CLOSED_PORT
     base = f'protocol = "openai-chat"\nbase_url = "http://127.0.0.1:{port}/v1"\nauth = "none"\n'
     configure(place, "port = 0", f"[providers.box]\n{base}")
     status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")

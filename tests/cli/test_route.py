@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.says import question, tells
+from tests.ports import CLOSED_PORT
 
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
 FILE = """
@@ -61,8 +61,7 @@ def settings_with(*keys: str) -> Callable[[int], Settings]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = CLOSED_PORT
     file = tmp_path / "mine.toml"
     file.write_text(FILE.format(port=port))
     file.chmod(0o600)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from dragoman.cli.terminal import Screen
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.cli.screens import piped
 from tests.gateway.harness import PROVIDER_KEY, running, settings_for
+from tests.ports import CLOSED_PORT
 
 SCREEN = Screen(terminal=True, width=140)
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -63,8 +63,7 @@ def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_it_says_plainly_that_none_is_running(named: bool, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = CLOSED_PORT
     where = f"http://127.0.0.1:{port}"
     status, out, err = asked(tmp_path, *(("--gateway", where) if named else ("--config", put(tmp_path, port))))
     assert (status, out) == (1, "")

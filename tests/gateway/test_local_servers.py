@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, House, Received, Reply, passing, running, whole
 from tests.gateway.says import tells
+from tests.ports import CLOSED_PORT
 from tests.waiting import LIMIT
 
 LIST = {"object": "list", "data": [{"id": "qwen3", "object": "model"}]}
@@ -34,8 +34,7 @@ def local(name: str, port: int) -> Provider:
 
 
 def settings_with(port: int) -> Settings:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = taken.getsockname()[1]
+    free = CLOSED_PORT
     found = {"ollama": local("ollama", port), "vllm": local("vllm", free)}
     return Settings(providers={"echo": echo_provider()}, local=found)
 

@@ -23,6 +23,7 @@ from dragoman import __version__
 from tests.cli.machine import put_trusted
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import question, tells, text_of
+from tests.ports import free_port
 from tests.server.process import PATIENCE, Process, clean_environment, serving
 from tests.waiting import wait_until
 
@@ -217,8 +218,7 @@ def test_it_serves_although_the_terminal_cannot_show_its_words(tmp_path: Path) -
     [("2>&-", "1"), (">&- 2>&-", "1"), (">&- 2>&-", "2"), ("<&- >&- 2>&-", "2")],
 )
 def test_it_serves_although_nobody_listens_to_what_it_says(tmp_path: Path, closed: str, workers: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     command = f"exec {sys.executable} -m dragoman serve --port {port} --workers {workers} {closed}"
     process = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, env=clean_environment(tmp_path))
     try:

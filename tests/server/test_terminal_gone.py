@@ -14,6 +14,7 @@ import pytest
 from tests.gateway.harness import CHAT, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import is_finished, question, speaking, stream_failure, turn
+from tests.ports import free_port
 from tests.screen import as_seen
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import PATIENCE, SAME_SIGNAL, Gate, Served
@@ -161,8 +162,7 @@ def test_under_nohup_itself_it_lives_on(tmp_path: Path) -> None:
 
 
 def test_it_starts_although_its_terminal_is_gone_already(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     # Not before the window is closed.
     late = ("sh", "-c", "trap '' HUP; echo waits; while [ ! -e go ]; do sleep 0.05; done; exec \"$@\"", "sh")
     terminal = TerminalProcess(("--port", str(port)), tmp_path, under=late)

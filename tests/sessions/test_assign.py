@@ -1,4 +1,4 @@
-"""Assign: placements from facts and from what is known; trees of many exchanges are in `records/test_thread_assignment.py`."""
+"""Assignments from facts and earlier threads; trees of many exchanges are in `records/test_thread_assignment.py`."""
 
 from __future__ import annotations
 
