@@ -18,7 +18,7 @@ from msgspec.structs import fields
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from dragoman.config import capability_overrides, file_schema, prices, settings
+from dragoman.config import capability_overrides, file_schema, prices, settings  # noqa: E402 - the paths above come first
 from dragoman.config.values import Kind  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first

@@ -140,7 +140,8 @@ def _head(found: Whole, kept: Recorded, now: int) -> Iterator[str]:
     ]
     words += [formatting.money(total.cost, total.unpriced), *troubles_of(total)]
     yield ", ".join(word for word in words if word)
-    yield f"{formatting.span(found.ended - session.started)} from first to last, {formatting.span(total.took)} of model time"
+    duration = formatting.span(found.ended - session.started)
+    yield f"{duration} from first to last, {formatting.span(total.took)} of model time"
 
 
 def _tokens(total: Figures) -> str:

@@ -47,7 +47,7 @@ class Record(Struct, frozen=True):
     # By the loop's clock, as all times here but `time`, which is the wall's.
     started: float
     time: float
-    # What the accounts call it (`records/journal_entry.py`); "" if it is none of their exchanges, or another one's beginning.
+    # Kind of the exchange (`records/journal_entry.py`); "" for requests that are not recorded.
     kind: str = CONVERSATION
     # Where the client is, what program it says it is, and under which gateway key it asks.
     address: str = ""
