@@ -22,17 +22,26 @@ from msgspec import Struct
 
 from dragoman.records.exchanges import latest
 from dragoman.records.export import exchanges
-from dragoman.records.journal_entry import ANSWERED, CANCELLED, FAILED, Call, Entry, Lost, Money, Tokens
+from dragoman.records.journal_entry import (
+    ANSWERED,
+    CANCELLED,
+    FAILED,
+    CallEntry,
+    JournalEntry,
+    LossEntry,
+    Money,
+    TokenCounts,
+)
 from dragoman.records.rows import Batch
 from dragoman.records.sessions import listing
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.thread_status import Opened
 from dragoman.records.time_range import period_of, zone_of
-from dragoman.records.usage import GROUPS, Usage, usage
+from dragoman.records.usage import GROUPS, UsageReport, usage
 from dragoman.store.exports import Exports
 from dragoman.store.record_queries import Wanted
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.usage_queries import UsageQuestions
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.usage_queries import UsageQueries
 
 # The present of all files: a Tuesday in 2027, not at the end of a quarter.
 NOW = 1_800_000_000 + 421
@@ -65,27 +74,27 @@ class Measured(Struct, frozen=True, kw_only=True):
     answers: int
 
 
-def entries(rows: int, days: float, seed: int = 1) -> Iterator[tuple[Entry, Placed]]:
+def entries(rows: int, days: float, seed: int = 1) -> Iterator[tuple[JournalEntry, AssignedThread]]:
     """Exchanges of threads that begin at any time and go on for some minutes; three of them are a session."""
     dice = random.Random(seed)
     length = int(days * _DAY * _MICRO)
     begins = sorted(dice.randrange(length) for _ in range(-(-rows // _TURNS)))
     number = 0
     for thread, begin in enumerate(begins, 1):
-        place = Placed(1 + thread // 3, thread)
+        place = AssignedThread(1 + thread // 3, thread)
         for turn in range(min(_TURNS, rows - number)):
             moment = min(begin + turn * _PACE, length - 1) + NOW * _MICRO - length
             yield _entry(dice, number, moment, thread), place
             number += 1
 
 
-def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Entry:
+def _entry(dice: random.Random, number: int, moment: int, thread: int) -> JournalEntry:
     provider, model = _TARGETS[thread % len(_TARGETS)]
     read = dice.randrange(200_000)
-    tokens = Tokens(input=read + dice.randrange(5000), cache_read=read, output=dice.randrange(3000))
+    tokens = TokenCounts(input=read + dice.randrange(5000), cache_read=read, output=dice.randrange(3000))
     money = Money(input=dice.randrange(10**8), output=dice.randrange(10**8), version="2026-10-30", entry=model)
     identifier = f"req_{moment:016x}{dice.getrandbits(64):016x}"
-    call = Call(
+    call = CallEntry(
         provider,
         model,
         "anthropic-messages",
@@ -98,7 +107,7 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Entry:
         tokens=tokens,
         money=money,
     )
-    return Entry(
+    return JournalEntry(
         id=identifier,
         time=moment,
         outcome=dice.choice((ANSWERED,) * 30 + (FAILED, CANCELLED)),
@@ -122,7 +131,7 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Entry:
         tokens=tokens,
         money=money,
         calls=(call,),
-        losses=(Lost("sampling", "dropped", "sampling.seed"),) * (number % 50 == 0),
+        losses=(LossEntry("sampling", "dropped", "sampling.seed"),) * (number % 50 == 0),
         upstream_id=call.upstream_id,
         response_id=f"msg_{dice.getrandbits(80):020x}",
         size=120_000,
@@ -133,7 +142,7 @@ def _person(thread: int) -> str:
     return _KEYS[thread // 3 * 5 % len(_KEYS)]
 
 
-def fill(tables: AccountTables, rows: int, days: float) -> None:
+def fill(tables: RecordTables, rows: int, days: float) -> None:
     """Write so many exchanges of so many days, as the drain does, and who spoke in them."""
     told = entries(rows, days)
     while some := list(islice(told, _BATCH)):
@@ -148,7 +157,7 @@ def fill(tables: AccountTables, rows: int, days: float) -> None:
             tables.sums.add_to_threads(batch.thread_sums())
 
 
-def _speak(tables: AccountTables, some: Sequence[tuple[Entry, Placed]]) -> None:
+def _speak(tables: RecordTables, some: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
     """Write who spoke, from when to when."""
     sessions: dict[int, tuple[int, int]] = {}
     threads: dict[int, tuple[int, int, int]] = {}
@@ -166,9 +175,9 @@ def _speak(tables: AccountTables, some: Sequence[tuple[Entry, Placed]]) -> None:
     )
 
 
-def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], Usage | Sequence[object]]]]:
+def questions(tables: RecordTables) -> Iterator[tuple[str, float, Callable[[], UsageReport | Sequence[object]]]]:
     """What is asked, and how many milliseconds that may take; there are any number of sessions and threads."""
-    asked = UsageQuestions(tables.connection)
+    asked = UsageQueries(tables.connection)
     month = period_of(zone_of("Asia/Kolkata"), NOW, since="30d")
     for by in GROUPS:
         if by not in ("session", "thread"):
@@ -185,12 +194,12 @@ def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], 
     yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, Opened(), now).lines
 
 
-def _tell(found: Usage) -> Usage:
+def _tell(found: UsageReport) -> UsageReport:
     found.encoded()
     return found
 
 
-def measure(tables: AccountTables) -> list[Measured]:
+def measure(tables: RecordTables) -> list[Measured]:
     """Ask everything, and take the least of several times."""
     found = []
     for words, target, ask in questions(tables):
@@ -199,12 +208,12 @@ def measure(tables: AccountTables) -> list[Measured]:
             began = time.process_time()
             answer = ask()
             took.append(time.process_time() - began)
-        answers = len(answer.rows if isinstance(answer, Usage) else answer)
+        answers = len(answer.rows if isinstance(answer, UsageReport) else answer)
         found.append(Measured(words=words, took=min(took) * 1000, target=target, answers=answers))
     return found
 
 
-def sizes(tables: AccountTables, path: Path) -> str:
+def sizes(tables: RecordTables, path: Path) -> str:
     """How large the file is, by exchange."""
     db = tables.connection
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

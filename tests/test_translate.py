@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.capabilities import Row, abilities_of
+from dragoman.rules.capabilities import CapabilityRow, capabilities_of
 from dragoman.translate import translate_failure, translate_headers, translate_request, translate_response
 
 NAMES: list[str] = [codec.name for codec in PROTOCOLS]
@@ -72,9 +72,9 @@ def test_losses_are_plain_and_strict_mode_refuses_them() -> None:
 
 
 def test_capabilities_are_data_that_the_caller_overrides() -> None:
-    row = Row(protocol=MESSAGES, changes={"max_output": 1000})
+    row = CapabilityRow(protocol=MESSAGES, changes={"max_output": 1000})
     assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, rows=(row,)).body)["max_tokens"] == 1000
-    whole = abilities_of(MESSAGES, "m", rows=(row,))
+    whole = capabilities_of(MESSAGES, "m", rows=(row,))
     assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, abilities=whole).body)["max_tokens"] == 1000
 
 

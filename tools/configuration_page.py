@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from dragoman.config import capability_overrides, file_schema, prices, settings  # noqa: E402 - the paths above come first
-from dragoman.config.values import Kind  # noqa: E402 - the paths above come first
-from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
+from dragoman.config.values import ValueType  # noqa: E402 - the paths above come first
+from dragoman.providers.catalogue import CatalogueEntry  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
-from dragoman.routing.route import When  # noqa: E402 - the paths above come first
-from dragoman.rules.capabilities import Abilities  # noqa: E402 - the paths above come first
+from dragoman.routing.route import RuleCondition  # noqa: E402 - the paths above come first
+from dragoman.rules.capabilities import Capabilities  # noqa: E402 - the paths above come first
 from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/configuration.md"
@@ -34,7 +34,7 @@ class Section(Struct, frozen=True):
 
     heading: str
     struct: type[Struct]
-    kinds: Mapping[str, Kind[object]]
+    kinds: Mapping[str, ValueType[object]]
     example: str
 
 
@@ -193,8 +193,8 @@ attributes = { "deployment.environment.name" = "production" }
 SECTIONS = (
     Section("[server]", settings.Server, file_schema.SERVER, EXAMPLES["server"]),
     Section("[providers.NAME]", file_schema.ProviderTable, file_schema.PROVIDER, EXAMPLES["provider"]),
-    Section("[[providers.NAME.rows]]", file_schema.RowTable, file_schema.ROW, EXAMPLES["row"]),
-    Section("[models]", file_schema.LineTable, file_schema.LINE, EXAMPLES["models"]),
+    Section("[[providers.NAME.rows]]", file_schema.CapabilityTable, file_schema.ROW, EXAMPLES["row"]),
+    Section("[models]", file_schema.RouteTable, file_schema.LINE, EXAMPLES["models"]),
     Section("[[models.NAME.rules]]", file_schema.RuleTable, file_schema.RULE, EXAMPLES["rules"]),
     Section('[prices."PROVIDER/MODEL"]', prices.PriceTable, prices.PRICE, EXAMPLES["prices"]),
     Section("[keys.NAME]", file_schema.KeyTable, file_schema.KEY, EXAMPLES["keys"]),
@@ -250,7 +250,7 @@ def _defaults(struct: type[Struct]) -> dict[str, str]:
         return {name: _default(value) for name, value in found.items()}
     behind = {name: default for name, default in _defaults(Provider).items() if default not in ("–", '`""`', "`{}`")}
     # What the catalogue has under another name is meant, too.
-    listed = dict.fromkeys((*Listing.__struct_fields__, "ask_usage"), "the catalogue's, else ")
+    listed = dict.fromkeys((*CatalogueEntry.__struct_fields__, "ask_usage"), "the catalogue's, else ")
     return {
         name: listed.get(name, "") + behind[name] if name in behind else _default(value)
         for name, value in found.items()
@@ -273,17 +273,17 @@ def _section(section: Section) -> list[str]:
 
 
 def _abilities() -> list[str]:
-    comments, defaults = comments_of(Abilities), _defaults(Abilities)
+    comments, defaults = comments_of(Capabilities), _defaults(Capabilities)
     lines = ["### Abilities", "", "What `changes` may name. The defaults are those of a server that nobody knows.", ""]
     lines += ["| Ability | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for name in Abilities.__struct_fields__:
+    for name in Capabilities.__struct_fields__:
         cells = (f"`{name}`", capability_overrides.expected_of(name), defaults[name], comments[name])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 
 
 def _when() -> list[str]:
-    comments = comments_of(When)
+    comments = comments_of(RuleCondition)
     lines = ["### When", "", "What `when` may name. What is left out is not looked at.", ""]
     lines += ["| Key | Value | Meaning | Example |", "| --- | --- | --- | --- |"]
     for name, kind in file_schema.WHEN.items():
@@ -297,7 +297,7 @@ def page() -> str:
     lines = [HEAD]
     for section in SECTIONS:
         lines += _section(section)
-        if section.struct is file_schema.RowTable:
+        if section.struct is file_schema.CapabilityTable:
             lines += _abilities()
         if section.struct is file_schema.RuleTable:
             lines += _when()

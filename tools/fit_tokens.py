@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from dragoman.tokens.estimate import Estimator  # noqa: E402 - the paths above come first
-from dragoman.tokens.table import Table, read_table  # noqa: E402 - the paths above come first
+from dragoman.tokens.table import TokenTable, read_table  # noqa: E402 - the paths above come first
 from tools.token_corpus import kinds  # noqa: E402 - the paths above come first
 
 # The package has no types that a checker could read.
@@ -258,7 +258,7 @@ def main() -> None:
     sys.stdout.write(f"{len(fitted)} samples to fit to, {len(held)} to judge by\n")
     classes = letter_classes()
     empty: dict[str, dict[str, int]] = {
-        name: {} for name in Table.__struct_fields__ if name not in ("unit", "lift", "classes")
+        name: {} for name in TokenTable.__struct_fields__ if name not in ("unit", "lift", "classes")
     }
     pieces = Estimator(read_table(written(empty, classes).encode())).pieces
     counts: Counter[str] = Counter()

@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from dragoman.model.jsonvalue import JsonValue  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import catalogue  # noqa: E402 - the paths above come first
-from dragoman.rules.capabilities import ROWS, Abilities, Row  # noqa: E402 - the paths above come first
+from dragoman.rules.capabilities import ROWS, Capabilities, CapabilityRow  # noqa: E402 - the paths above come first
 from dragoman.wire.json import encode_text  # noqa: E402 - the paths above come first
 from tests.servers.recordings import FILES, Quirk, Server, read  # noqa: E402 - the paths above come first
 from tools.configuration_page import comments_of  # noqa: E402 - the paths above come first
@@ -208,11 +208,11 @@ def said_of(ability: str, value: JsonValue) -> tuple[str, str] | None:
     if ability in WORDS:
         words = WORDS[ability]
         return words(value) if words is not None else None
-    about = comments_of(Abilities).get(ability) or f"`{ability}`."
+    about = comments_of(Capabilities).get(ability) or f"`{ability}`."
     return f"{about} Here: {_listed(value)}.", "Written so."
 
 
-def _row_lines(row: Row, told: set[tuple[str, str]]) -> Iterator[Line]:
+def _row_lines(row: CapabilityRow, told: set[tuple[str, str]]) -> Iterator[Line]:
     """A row in words, without what quirks tell already."""
     for ability, value in row.changes.items():
         words = said_of(ability, value) if (row.protocol, ability) not in told else None

@@ -23,20 +23,20 @@ from bench.simulation.world import (
     ask,
 )
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.model_list_cache import KeptLists
-from dragoman.gateway.routing_state import Traffic
-from dragoman.gateway.target_info import Knowledge
+from dragoman.gateway.model_list_cache import ModelListCache
+from dragoman.gateway.routing_state import RoutingState
+from dragoman.gateway.target_info import TargetInfo
 from dragoman.model.response import Usage
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.needs import LossCounts, Needs
-from dragoman.routing.plan_inputs import EXPLORING, Pin
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.needs import LossCounts, Requirements
+from dragoman.routing.plan_inputs import EXPLORING, Affinity
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
 
@@ -119,16 +119,16 @@ class Router(Protocol):
         """A call ended."""
 
 
-class _Known(Knowledge):
+class _Known(TargetInfo):
     """What a gateway knows of the providers: prices, keys that rest, and who has a slot left."""
 
     def __init__(self, clock: Callable[[], float], upstreams: Upstreams) -> None:
         self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in upstreams}
         # The load as it is when somebody asks.
         self.load = Load(upstreams)
-        super().__init__(_book(upstreams), KeptLists({}), self.rotations, Admission(clock), clock)
+        super().__init__(_book(upstreams), ModelListCache({}), self.rotations, Admission(clock), clock)
 
-    def busy(self, outline: Outline) -> list[str]:
+    def busy(self, outline: RouteSummary) -> list[str]:
         return [name for name in outline.providers if not self.load.free(name)]
 
 
@@ -155,7 +155,7 @@ class Planned:
         )
         self._now = 0.0
         self._known = _Known(self._clock, upstreams)
-        self.traffic = Traffic(self._clock, Random(12).random)
+        self.traffic = RoutingState(self._clock, Random(12).random)
         self._open: dict[int, _Open] = {}
 
     def _clock(self) -> float:
@@ -179,7 +179,7 @@ class Planned:
     def _order(self, request: Request) -> list[Target]:
         if self._route.only is not None:
             return [self._route.only]
-        needs = Needs(
+        needs = Requirements(
             size=request.input * BYTES_A_TOKEN,
             losses={f"{name}/{MODEL}": LossCounts(lost, lost) for name, lost in request.losses.items()},
         )
@@ -216,15 +216,15 @@ class Planned:
         if outcome.answered:
             del self._open[id(request)]
             if self._route.outline.follows:
-                self.traffic.pin("", str(request.conversation), Pin(target.id))
+                self.traffic.pin("", str(request.conversation), Affinity(target.id))
 
 
-def _kind(outcome: Outcome) -> Kind:
+def _kind(outcome: Outcome) -> AttemptOutcome:
     if outcome.answered:
-        return Kind.ANSWERED
+        return AttemptOutcome.ANSWERED
     if outcome.limited:
-        return Kind.RATE_LIMITED
-    return Kind.SILENT if outcome.seconds >= FIRST_BYTE else Kind.NO_ANSWER
+        return AttemptOutcome.RATE_LIMITED
+    return AttemptOutcome.SILENT if outcome.seconds >= FIRST_BYTE else AttemptOutcome.NO_ANSWER
 
 
 class Blind:

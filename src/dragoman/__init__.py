@@ -19,11 +19,12 @@ from dragoman.model.failure import Failure
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Mint, ProtocolName
-from dragoman.rules.capabilities import Abilities, Row, abilities_of
+from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
 
 __all__ = [
-    "Abilities",
+    "Capabilities",
+    "CapabilityRow",
     "DragomanError",
     "Failure",
     "Ledger",
@@ -32,14 +33,13 @@ __all__ = [
     "ProtocolName",
     "RefusedError",
     "Response",
-    "Row",
     "StreamTranslator",
     "StrictError",
     "TranslatedRequest",
     "TranslatedResponse",
     "Usage",
     "WireError",
-    "abilities_of",
+    "capabilities_of",
     "system_mint",
     "translate_failure",
     "translate_headers",

@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Strict
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint, ProtocolName
-from dragoman.rules.capabilities import Abilities, Row
+from dragoman.rules.capabilities import Capabilities, CapabilityRow
 from dragoman.streaming import DEFAULT_LIMIT, StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, TranslatedResponse
 
@@ -27,8 +27,8 @@ def translate_request(
     source: ProtocolName | None = None,
     model: str | None = None,
     upstream: str | None = None,
-    abilities: Abilities | None = None,
-    rows: tuple[Row, ...] = (),
+    abilities: Capabilities | None = None,
+    rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
     """Write a client's request in the provider's protocol.

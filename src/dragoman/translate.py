@@ -27,15 +27,15 @@ from dragoman.model.losses import Ledger, Loss, Strict
 from dragoman.model.parts import Extras, Part, Text, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Codec, Mint, ProtocolName, TargetModel
+from dragoman.protocols.codec import Codec, Mint, ProtocolName, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
-from dragoman.rules.capabilities import Abilities, Row, abilities_of
+from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 from dragoman.rules.compaction import as_compaction, summarising
-from dragoman.rules.part_serializer import Serializer
+from dragoman.rules.part_serializer import PartSerializer
 from dragoman.rules.pauses import summed
 from dragoman.rules.stop_sequences import StopScanner
-from dragoman.rules.surrogates import Halves
+from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object, encode, octets
 from dragoman.wire.json_spans import with_member
@@ -67,7 +67,7 @@ class TranslatedRequest(Struct, frozen=True):
     source: ProtocolName
     target: ProtocolName
     headers: Mapping[str, str] = {}
-    asked: Asked | None = None
+    asked: TranslationContext | None = None
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
@@ -102,8 +102,8 @@ def translate_request(
     source: str | None = None,
     model: str | None = None,
     upstream: str | None = None,
-    abilities: Abilities | None = None,
-    rows: tuple[Row, ...] = (),
+    abilities: Capabilities | None = None,
+    rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
     """Write a client's request in the provider's protocol.
@@ -130,7 +130,7 @@ def translate_request(
         request = inner.decode_request(wire)
         name = model or request.model
         label = outer.upstream if upstream is None else upstream
-        known = abilities or abilities_of(outer.name, name, label, rows)
+        known = abilities or capabilities_of(outer.name, name, label, rows)
         target_model = TargetModel(model=name, upstream=label, abilities=known)
         encoded = outer.encode_request(
             summarising(request, ledger) if request.compacts else request, target_model, ledger
@@ -141,7 +141,7 @@ def translate_request(
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
     check_strict(ledger, strict)
-    asked = Asked(
+    asked = TranslationContext(
         request=request,
         target=target_model,
         table=encoded.table,
@@ -208,7 +208,7 @@ def translate_response(
         # Nothing is read of what goes on as it came.
         return TranslatedResponse(body=body, losses=(), status=status, failed=status >= 400)
     ledger = Ledger()
-    halves = Halves(ledger)
+    halves = SurrogateJoiner(ledger)
     try:
         raw = octets(body)
     except WireError:
@@ -296,11 +296,11 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage
     )
 
 
-def as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:
+def as_stream(answer: Response, inner: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> bytes:
     """A whole answer as the events that tell it."""
     encoder = inner.stream_encoder(asked, mint, ledger)
     frames: list[bytes] = []
-    sink = Serializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
+    sink = PartSerializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
     for event in unfold(answer):
         if sink is None:
             frames.append(encoder.feed(event))
@@ -338,7 +338,7 @@ def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
     return answer
 
 
-def asked_by(request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False) -> Asked:
+def asked_by(request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False) -> TranslationContext:
     """What an answer is read against; an answer without its question is read against an empty one."""
     if request is not None and request.target != outer.name:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
@@ -348,11 +348,11 @@ def asked_by(request: TranslatedRequest | None, outer: Codec, *, relayed: bool =
 
 
 @cache
-def _nothing_asked(protocol: str, relayed: bool) -> Asked:
+def _nothing_asked(protocol: str, relayed: bool) -> TranslationContext:
     outer = codec_of(protocol)
-    return Asked(
+    return TranslationContext(
         request=Request(origin="", model="", include_usage=True),
-        target=TargetModel(model="", upstream=outer.upstream, abilities=abilities_of(protocol, "", outer.upstream)),
+        target=TargetModel(model="", upstream=outer.upstream, abilities=capabilities_of(protocol, "", outer.upstream)),
         # Tools are named only where a request is written.
         table=ToolTable(),
         render_turn=outer.encode_turn,

@@ -9,7 +9,7 @@ import pytest
 
 from bench import records
 from dragoman.records.integrity_check import examine
-from dragoman.records.usage import GROUPS, Usage
+from dragoman.records.usage import GROUPS, UsageReport
 from dragoman.store.record_tables import open_account_tables
 
 
@@ -18,7 +18,7 @@ def test_everything_is_asked_once_and_adds_up(tmp_path: Path) -> None:
     with closing(open_account_tables(str(file))) as tables:
         records.fill(tables, 500, 20.0)
         asked = {words: ask() for words, _, ask in records.questions(tables)}
-        totals = [found.total for found in asked.values() if isinstance(found, Usage)]
+        totals = [found.total for found in asked.values() if isinstance(found, UsageReport)]
         # Those of sessions and threads are asked for in part, as a whole, and told.
         assert len(totals) == len(GROUPS) + 4
         assert all(total == totals[0] for total in totals)

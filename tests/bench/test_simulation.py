@@ -13,7 +13,7 @@ from bench.simulation import run
 from bench.simulation.play import Result, play
 from bench.simulation.router import Load, Planned
 from bench.simulation.world import LIMITED, MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
-from dragoman.routing.health_state import GOOD, Level
+from dragoman.routing.health_state import GOOD, HealthLevel
 from dragoman.routing.policies import POLICIES
 
 # Long enough for the first two spells of trouble.
@@ -83,7 +83,7 @@ def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
     router, load, came = Planned("fallback", sticky=False), Load(), requests(6, 5.0)
     first, second = UPSTREAMS[0].name, UPSTREAMS[1].name
 
-    def level(now: float) -> Level:
+    def level(now: float) -> HealthLevel:
         return router.traffic.health.standing(f"{first}/m", now).level
 
     # Five at the same time, of which none is answered.
@@ -93,16 +93,16 @@ def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
         router.end(request, first, Outcome(False, 0.1), 0.1)
         assert router.choose(request, frozenset({first}), load, 0.1) == second
         router.end(request, second, Outcome(True, 1.0, 0.5), 1.1)
-    assert level(1.1) is Level.RESTING
+    assert level(1.1) is HealthLevel.RESTING
     assert router.choose(came[5], frozenset(), load, 1.2) == second
     # Its rest is over: one request finds out, and everybody else is answered elsewhere.
     probing = 60.0
     assert router.choose(came[6], frozenset(), load, probing) == first
-    assert level(probing) is Level.PROBED
+    assert level(probing) is HealthLevel.PROBED
     assert router.choose(came[7], frozenset(), load, probing) == second
     router.end(came[6], first, Outcome(True, 1.0, 0.5), probing + 1)
-    assert level(probing + 1) is Level.RAMPING
-    assert level(probing + 60) is Level.GOOD
+    assert level(probing + 1) is HealthLevel.RAMPING
+    assert level(probing + 60) is HealthLevel.GOOD
 
 
 def test_whoever_refuses_too_many_calls_is_spared_and_lives() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import Call, Entry, Lost, Money, Tokens
+from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry, Money, TokenCounts
 from tests.cli.screens import Seen, on_screen, piped
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import Filling, filling
@@ -22,7 +22,7 @@ SECOND, MINUTE = 1_000_000, 60_000_000
 MAIN, NEXT = "5f0c7c1e-0001-4b6f-9d8a-000000000001", "5f0c7c1e-0002-4b6f-9d8a-000000000002"
 # A name that would clear the screen, pose as a column, and go on for ever.
 HOSTILE = "ses_\x1b[2J\x9b1m\u202e  $0.00  " + "x" * 300
-TOKENS = Tokens(12_000, 9000, 500, 0, 700, 200, 0)
+TOKENS = TokenCounts(12_000, 9000, 500, 0, 700, 200, 0)
 MONEY = Money(5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", said=13_000_000)
 
 
@@ -38,7 +38,7 @@ def records_on_screen(
     return on_screen(words, place, columns=columns, environ={"TZ": "UTC", **(environ or {})}, now=NOW)
 
 
-def talk(number: int, ago: int, *, stop: str = "end") -> Entry:
+def talk(number: int, ago: int, *, stop: str = "end") -> JournalEntry:
     """An exchange that was streamed and ended so long before `NOW`."""
     told = entry(number, time=NOW - ago - 1_250_000, tokens=TOKENS, money=MONEY)
     return replace(told, stream=True, first=310_000, took=1_250_000, stop=stop, path="/messages")
@@ -88,8 +88,8 @@ def _first(file: Filling) -> None:
         file.thread(number, 1, "utility", parent=1, started=begin + number, last=begin + number, model="tiny")
     file.thread(7, 1, "subagent", parent=99, started=begin + MINUTE, last=begin + MINUTE)
     calls = (
-        Call("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
-        Call(
+        CallEntry("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
+        CallEntry(
             "anthropic",
             "large",
             "anthropic-messages",
@@ -106,7 +106,7 @@ def _first(file: Filling) -> None:
             MONEY,
         ),
     )
-    losses = (Lost("top_k", "dropped", "sampling.top_k"), Lost("cache_mark", "approximated", "messages[3]"))
+    losses = (LossEntry("top_k", "dropped", "sampling.top_k"), LossEntry("cache_mark", "approximated", "messages[3]"))
     last = replace(talk(1, 150 * SECOND), calls=calls, losses=losses, upstream_id="theirs", response_id="msg_1")
     broken = replace(
         talk(2, 200 * SECOND),

@@ -17,7 +17,7 @@ import pytest
 from dragoman.cli import main
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreError
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_account_tables
@@ -118,7 +118,7 @@ def test_an_export_is_cut_where_it_was_said(tmp_path: Path, capfd: pytest.Captur
     path = tmp_path / ".local/state/dragoman/state.db"
     with closing(open_account_tables(str(path))) as tables:
         # A minute apart, from eight o'clock on.
-        fill(tables, [(entry(number, time=NOON + number * 60_000_000), Placed()) for number in range(10)])
+        fill(tables, [(entry(number, time=NOON + number * 60_000_000), AssignedThread()) for number in range(10)])
     words = ["--since", "2027-01-15T08:03", "--until", "2027-01-15T08:05", "--zone", "UTC"]
     ids = [json.loads(line)["id"] for line in exported(*words, capfd=capfd).splitlines()]
     assert ids == [entry(3).id, entry(4).id]

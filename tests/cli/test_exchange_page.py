@@ -5,32 +5,32 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.cli.exchange_page import as_page
-from dragoman.cli.record_file import Recorded
-from dragoman.cli.terminal import Screen
+from dragoman.cli.record_file import RecordFile
+from dragoman.cli.terminal import OutputScreen
 from dragoman.records.exchanges import Exchange
-from dragoman.records.journal_entry import Considered, Entry
+from dragoman.records.journal_entry import CandidateEntry, JournalEntry
 from dragoman.records.rows import details_of
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import zone_of
 from dragoman.store.record_queries import RecordRow
 from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.records.invented import entry, row_of
 from tests.screen import fits
 
-KEPT = Recorded(path="", zone=zone_of("UTC"))
+KEPT = RecordFile(path="", zone=zone_of("UTC"))
 
 
-def page(told: Entry, *, terminal: bool = False, width: int = 80) -> dict[str, str]:
+def page(told: JournalEntry, *, terminal: bool = False, width: int = 80) -> dict[str, str]:
     """The page by the names of its lines."""
     return dict(line.split("\t") for line in page_lines(told, terminal, width) if line.count("\t") == 1)
 
 
-def page_lines(told: Entry, terminal: bool, width: int) -> list[str]:
+def page_lines(told: JournalEntry, terminal: bool, width: int) -> list[str]:
     # As SQLite would have it.
-    values = [int(value) if isinstance(value, bool) else value for value in row_of(told, Placed())]
+    values = [int(value) if isinstance(value, bool) else value for value in row_of(told, AssignedThread())]
     row = RecordRow(1, *values)  # type: ignore[arg-type]  # columns, whatever they are
     lines = list(
-        as_page(Exchange(row=row, details=details_of(row.details)), KEPT, Screen(terminal=terminal, width=width))
+        as_page(Exchange(row=row, details=details_of(row.details)), KEPT, OutputScreen(terminal=terminal, width=width))
     )
     assert not terminal or fits(lines, width)
     return lines
@@ -67,9 +67,9 @@ def test_what_a_stranger_says_stays_in_its_quotes() -> None:
 
 
 CONSIDERED = (
-    Considered("anthropic/claude-sonnet-5", "", 1_500_000, 0, 250_000, 80.5),
-    Considered("openai/gpt-5.1", "behind: it has only just come back, and gets some of the requests", 2_000_000),
-    Considered("ollama/qwen3", "left out: its price is unknown, and there is a max_cost"),
+    CandidateEntry("anthropic/claude-sonnet-5", "", 1_500_000, 0, 250_000, 80.5),
+    CandidateEntry("openai/gpt-5.1", "behind: it has only just come back, and gets some of the requests", 2_000_000),
+    CandidateEntry("ollama/qwen3", "left out: its price is unknown, and there is a max_cost"),
 )
 EIGHTY = """
 #  CONSIDERED                   PRICE  FIRST  TOKENS/S  LOSSES
@@ -86,6 +86,6 @@ def test_whom_it_might_have_gone_to_is_a_table() -> None:
     told = replace(entry(1), considered=CONSIDERED, considered_more=4)
     assert EIGHTY in "\n".join(page_lines(told, terminal=True, width=80)) + "\n"
     assert "CONSIDERED" not in "\n".join(page_lines(entry(1), terminal=True, width=80))
-    hostile = replace(told, considered=(Considered(HOSTILE[:256], "left out: it rests"),))
+    hostile = replace(told, considered=(CandidateEntry(HOSTILE[:256], "left out: it rests"),))
     for width in (80, 140):
         assert "\x1b" not in "".join(page_lines(hostile, terminal=True, width=width))

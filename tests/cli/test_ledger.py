@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.cli.ledger import as_json, as_table
-from dragoman.cli.terminal import Screen
+from dragoman.cli.terminal import OutputScreen
 from dragoman.translate import LossLine
 
 LOSSES = (
@@ -29,14 +29,14 @@ LOSSES = (
 
 
 def test_a_table_fits_its_width() -> None:
-    table = as_table(LOSSES, Screen(terminal=True, width=80))
+    table = as_table(LOSSES, OutputScreen(terminal=True, width=80))
     assert max(len(line) for line in table.splitlines()) <= 80
     assert table.splitlines()[0].split() == ["FATE", "FEATURE", "AT", "NOTE"]
     assert "Messages has no" in table
 
 
 def test_no_losses_are_said_so() -> None:
-    assert as_table((), Screen()) == "nothing was lost"
+    assert as_table((), OutputScreen()) == "nothing was lost"
     assert as_json(()) == "[]"
 
 
@@ -67,7 +67,7 @@ def test_a_table_shows_control_characters_instead_of_sending_them(sign: str, sho
         at=f"a{sign}[2J",
         note=f"only one knows 'a{sign}[2J'",
     )
-    table = as_table((loss,), Screen(terminal=True))
+    table = as_table((loss,), OutputScreen(terminal=True))
     assert table.splitlines()[1].split() == ["dropped", "unknown_field", f"a{shown}[2J", "only", "one", "knows",
                                              f"'a{shown}[2J'"]  # fmt: skip
     assert len(table.splitlines()) == 2

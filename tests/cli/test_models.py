@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.cli.models import as_table, size_of
-from dragoman.cli.terminal import Screen
+from dragoman.cli.terminal import OutputScreen
 from dragoman.routing.model_description import DescribedName, DescribedTarget, Price
 from tests.cli.machine import SECRET, clean, put_trusted
 from tests.cli.screens import on_screen
@@ -19,7 +19,7 @@ from tests.gateway.says import with_provider
 from tests.ports import free_port
 
 HEADINGS = ["NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES"]
-SCREEN = Screen(terminal=True)
+SCREEN = OutputScreen(terminal=True)
 LONG = "a-box/a-name-that-is-longer-than-what-is-left-of-a-line-and-goes-on-below-it-of-480b-parameters"
 
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.cli import record_file as common
-from dragoman.cli.record_file import INCOMPLETE, Recorded, looked_into, name_of, once, shown, write_json
+from dragoman.cli.record_file import INCOMPLETE, RecordFile, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
 from dragoman.records.time_range import zone_of
 from dragoman.store import StoreBusy
-from dragoman.store.record_queries import RecordQuestions
+from dragoman.store.record_queries import RecordQueries
 from tests.cli.machine import clean
 from tests.cli.recorded_file import MAIN, config, recorded_file
 from tests.records.invented import NOON, entry
@@ -26,7 +26,7 @@ from tests.records.kept_sessions import filling
 
 Captured = pytest.CaptureFixture[str]
 COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
-UTC = Recorded(path="", zone=zone_of("UTC"))
+UTC = RecordFile(path="", zone=zone_of("UTC"))
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_times_are_told_in_the_zone_of_days() -> None:
         "01-14 08:00",
         "2026-12-26 08:00",
     ]
-    india = Recorded(path="", zone=zone_of("+05:30"))
+    india = RecordFile(path="", zone=zone_of("+05:30"))
     assert india.clock(NOON) == "13:30:00"
     assert india.since("today", NOON) == NOON - 13 * 3_600_000_000 - 30 * 60_000_000
     assert UTC.since("2h", NOON) == NOON - 7_200_000_000
@@ -116,12 +116,12 @@ def test_all_is_seen_that_was_written_before(tmp_path: Path) -> None:
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
     journal.open(replace(entry(2), outcome="open"))
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, status):
-        assert RecordQuestions(tables.connection).newest() == 1
+    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+        assert RecordQueries(tables.connection).newest() == 1
     # Its worker is gone: what was open has crashed.
     journal.close()
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, status):
-        assert RecordQuestions(tables.connection).newest() == 2
+    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+        assert RecordQueries(tables.connection).newest() == 2
         assert status == 0
 
 
@@ -138,8 +138,8 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with looked_into(Recorded(path=str(path), zone=UTC.zone)) as (tables, status):
-            assert RecordQuestions(tables.connection).newest() == 1
+        with looked_into(RecordFile(path=str(path), zone=UTC.zone)) as (tables, status):
+            assert RecordQueries(tables.connection).newest() == 1
             assert status == INCOMPLETE
     assert capsys.readouterr().err.startswith(
         "dragoman: what was written last is left out, since it cannot be moved to "
@@ -180,8 +180,8 @@ def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture
         journal.settle(entry(number))
     lines = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
-    with looked_into(Recorded(path=path, zone=UTC.zone)) as (tables, _):
-        assert RecordQuestions(tables.connection).newest() == 2
+    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, _):
+        assert RecordQueries(tables.connection).newest() == 2
     assert capsys.readouterr().err == (
         "dragoman: 1 line of journals could not be read, and what they said is left out\n"
     )
@@ -206,5 +206,5 @@ def test_json_has_nothing_that_a_terminal_obeys(capfdbinary: pytest.CaptureFixtu
 
 def test_nothing_is_done_where_the_store_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 100)
-    with pytest.raises(DragomanError), looked_into(Recorded(path=str(tmp_path / "state.db"), zone=UTC.zone)):
+    with pytest.raises(DragomanError), looked_into(RecordFile(path=str(tmp_path / "state.db"), zone=UTC.zone)):
         pytest.fail("it was opened")

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.cli.route import as_text
-from dragoman.cli.terminal import Screen
-from dragoman.config.settings import Line, Settings
+from dragoman.cli.terminal import OutputScreen
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
 from tests.cli.screens import piped
@@ -55,7 +55,7 @@ def asked(place: Path, *words: str, key: str = "", said: str = "") -> tuple[int,
 
 def settings_with(*keys: str) -> Callable[[int], Settings]:
     """Settings of a gateway with the line `two`."""
-    line = Line(pattern="two", targets=("chat/m", "messages/m"))
+    line = RouteConfig(pattern="two", targets=("chat/m", "messages/m"))
     return lambda port: replace(settings_for(port, keys=keys), routes=(line,))
 
 
@@ -202,7 +202,7 @@ def test_what_is_wrong_is_told(words: tuple[str, ...], said: str, problem: str, 
     assert problem in err
 
 
-SCREEN = Screen(terminal=True, width=120)
+SCREEN = OutputScreen(terminal=True, width=120)
 
 
 def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
@@ -245,10 +245,10 @@ def test_a_decision_with_all_its_figures_fits_a_terminal() -> None:
     row: JsonObject = {"target": "provider/claude-sonnet-4-5", "place": 1, "nano_dollars": 12_345, "standing": "good"}
     row |= {"speed": speed, "losses": 1, "window": 1_000_000}
     told: JsonObject = {"model": "m", "policy": "fastest", "because": "it is fast", "candidates": [row]}
-    lines = as_text(told, Screen(terminal=True, width=80)).splitlines()
+    lines = as_text(told, OutputScreen(terminal=True, width=80)).splitlines()
     assert max(map(len, lines)) <= 80
     assert "$0.000012345  0.0025 s     37448     100%  86400 s       1    1.0M" in "\n".join(lines)
-    assert as_text(told, Screen()).splitlines()[-1].split("\t")[-3:] == ["1000000", "good", ""]
+    assert as_text(told, OutputScreen()).splitlines()[-1].split("\t")[-3:] == ["1000000", "good", ""]
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -261,7 +261,7 @@ def test_a_decision_fits_a_terminal_and_reasons_stand_below_where_there_is_no_ro
         "behind": {"why": "it failed a moment ago, and others did not"},
     }
     told: JsonObject = {"model": "m", "policy": "fastest", "because": "of " * 40, "candidates": [row]}
-    lines = as_text(told, Screen(terminal=True, width=columns)).splitlines()
+    lines = as_text(told, OutputScreen(terminal=True, width=columns)).splitlines()
     assert max(map(len, lines)) <= columns
     text = " ".join(" ".join(lines).split())
     assert "suspect for 7 s" in text and "it failed a moment ago" in text

@@ -9,13 +9,13 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.status import as_text
-from dragoman.cli.terminal import Screen
+from dragoman.cli.terminal import OutputScreen
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.cli.screens import piped
 from tests.gateway.harness import PROVIDER_KEY, running, settings_for
 from tests.ports import CLOSED_PORT
 
-SCREEN = Screen(terminal=True, width=140)
+SCREEN = OutputScreen(terminal=True, width=140)
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -115,9 +115,9 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
 def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
     standing: JsonObject = {"target": "p/m", "standing": "resting", "seconds": 890, "since": 10.0, "last": "x " * 40}
     told: JsonObject = {"version": "1", "workers": 1, "in_flight": 0, "targets": [standing]}
-    lines = as_text("http://127.0.0.1:1", told, Screen(terminal=True, width=columns)).splitlines()
+    lines = as_text("http://127.0.0.1:1", told, OutputScreen(terminal=True, width=columns)).splitlines()
     assert max(map(len, lines)) <= columns
-    *_, last = as_text("http://127.0.0.1:1", told, Screen()).splitlines()
+    *_, last = as_text("http://127.0.0.1:1", told, OutputScreen()).splitlines()
     assert last == f"p/m\tresting for another 890 s, since 10 s ago: {'x ' * 40}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.terminal import GREEN, Column, Screen, folded, progress, screen_of, table
+from dragoman.cli.terminal import GREEN, Column, OutputScreen, folded, progress, screen_of, table
 from dragoman.terminal import Choice, cells
 from tests.cli.machine import put_trusted
 from tests.cli.screens import on_screen, piped
@@ -66,7 +66,7 @@ def test_a_terminal_without_a_width_has_the_usual_one(environ: dict[str, str], w
 
 
 def test_a_table_fits_and_what_has_no_room_goes_below() -> None:
-    screen = Screen(terminal=True, width=40)
+    screen = OutputScreen(terminal=True, width=40)
     assert table(screen, COLUMNS, ROWS) == [
         "NAME                      COUNT  STATE",
         "anthropic/claude-sonnet-     12  good",
@@ -75,7 +75,7 @@ def test_a_table_fits_and_what_has_no_room_goes_below() -> None:
         "      goes on",
         "  x/a-model                   1  resting",
     ]
-    beside = Screen(terminal=True, width=80)
+    beside = OutputScreen(terminal=True, width=80)
     assert table(beside, COLUMNS, ROWS) == [
         "NAME                         COUNT  STATE    NOTE",
         "anthropic/claude-sonnet-4-5     12  good     a note that is rather long, and",
@@ -85,7 +85,7 @@ def test_a_table_fits_and_what_has_no_room_goes_below() -> None:
 
 
 def test_colours_do_not_count_as_columns() -> None:
-    screen = Screen(terminal=True, width=80, colour=True)
+    screen = OutputScreen(terminal=True, width=80, colour=True)
     lines = table(screen, COLUMNS, ROWS)
     assert lines[0].startswith("\x1b[1mNAME\x1b[0m                         \x1b[1mCOUNT\x1b[0m  ")
     assert lines[1].startswith("anthropic/claude-sonnet-4-5     12  \x1b[32mgood\x1b[0m     a note")
@@ -93,7 +93,7 @@ def test_colours_do_not_count_as_columns() -> None:
 
 def test_wide_signs_take_two_columns() -> None:
     assert (cells("模型"), cells("e\u0301"), cells("é")) == (4, 1, 1)
-    lines = table(Screen(terminal=True), COLUMNS[:2], [("模型", "1"), ("abcd", "2")])
+    lines = table(OutputScreen(terminal=True), COLUMNS[:2], [("模型", "1"), ("abcd", "2")])
     assert lines == ["NAME  COUNT", "模型      1", "abcd      2"]
 
 
@@ -109,7 +109,7 @@ def test_an_id_that_fits_into_a_cell_is_not_cut() -> None:
 
 
 def test_a_table_commands_no_terminal_and_has_no_tab_of_a_stranger() -> None:
-    for screen in (Screen(terminal=True), Screen()):
+    for screen in (OutputScreen(terminal=True), OutputScreen()):
         text = "\n".join(table(screen, COLUMNS, [("a\x1b[2J", "1", "good", "b\tc\nd")]))
         assert "\x1b" not in text
         assert "b\\tc\\nd" in text

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,
@@ -34,9 +34,9 @@ def words(place: Path, *said: str) -> list[str]:
 def test_one_page_shows_what_is_open_and_what_the_last_minute_came_to(tmp_path: Path, columns: int) -> None:
     recorded_file(tmp_path)
     journal = Journal(folder_of(str(tmp_path / "state.db")))
-    begun = replace(entry(40, time=NOW), outcome="open", facts=Facts(session=MAIN), tokens=None, money=None)
+    begun = replace(entry(40, time=NOW), outcome="open", facts=ExchangeFacts(session=MAIN), tokens=None, money=None)
     journal.open(begun)
-    journal.open(replace(begun, id="req_41", time=NOW - 180_000_000, facts=Facts(), client="curl"))
+    journal.open(replace(begun, id="req_41", time=NOW - 180_000_000, facts=ExchangeFacts(), client="curl"))
     seen = records_on_screen(words(tmp_path, "--once"), tmp_path, columns=columns)
     journal.close()
     assert seen.status == 0
@@ -92,7 +92,7 @@ def test_a_pipe_has_the_whole_of_long_names(tmp_path: Path) -> None:
     long = "long" * 32
     config(tmp_path)
     journal = Journal(folder_of(str(tmp_path / "state.db")))
-    journal.settle(replace(talk(1, 0), facts=Facts(session=long), asked=long, model=long))
+    journal.settle(replace(talk(1, 0), facts=ExchangeFacts(session=long), asked=long, model=long))
     journal.close()
     _, out, _ = records_piped(words(tmp_path), tmp_path)
     assert out.splitlines()[3].split("\t")[:3:2] == [long, f"anthropic/{long}"]

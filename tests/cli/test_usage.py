@@ -17,8 +17,17 @@ from dragoman.cli import main
 from dragoman.cli.usage import cost
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
-from dragoman.records.journal_entry import CANCELLED, COUNT, FAILED, Call, Entry, Lost, Money, Tokens
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.journal_entry import (
+    CANCELLED,
+    COUNT,
+    FAILED,
+    CallEntry,
+    JournalEntry,
+    LossEntry,
+    Money,
+    TokenCounts,
+)
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_account_tables
@@ -54,16 +63,16 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / ".local/state/dragoman/state.db"
 
 
-def put(path: Path, *entries: Entry) -> None:
+def put(path: Path, *entries: JournalEntry) -> None:
     with closing(open_account_tables(str(path))) as tables:
-        fill(tables, [(each, Placed()) for each in entries])
+        fill(tables, [(each, AssignedThread()) for each in entries])
 
 
 def some(path: Path) -> None:
     """A few exchanges whose figures are known."""
     dear = Money(input=1_900_000_000, output=20_000_000)
-    written = Tokens(input=120_000, cache_read=60_000, cache_write=12_000, output=2_000, thinking=500)
-    lost = (Lost("sampling", "dropped"), Lost("seed", "dropped"))
+    written = TokenCounts(input=120_000, cache_read=60_000, cache_write=12_000, output=2_000, thinking=500)
+    lost = (LossEntry("sampling", "dropped"), LossEntry("seed", "dropped"))
     put(
         path,
         replace(entry(1), tokens=written, money=dear, losses=lost, took=2_500_000, first=1_100_000),
@@ -197,7 +206,7 @@ def test_any_number_of_groups_may_be_asked_for(tmp_path: Path, capfd: pytest.Cap
 def test_long_names_of_sessions_and_threads_fit(tmp_path: Path) -> None:
     with closing(open_account_tables(str(state(tmp_path)))) as tables:
         speak(tables, [(1, "alice", "0b6b5a6e-8a1c-4f7c-9f38-2f1b8e2c9a77")], [(1, 1)])
-        fill(tables, [(entry(1), Placed(1, 1)), (entry(2), Placed(2, 2)), (entry(3), Placed())])
+        fill(tables, [(entry(1), AssignedThread(1, 1)), (entry(2), AssignedThread(2, 2)), (entry(3), AssignedThread())])
     for by, columns in (("session", 80), ("thread", 80), ("thread,day", 140)):
         seen = on_screen(["usage", "--by", by, *THEN], tmp_path, columns=columns)
         lines = seen.plain.splitlines()
@@ -251,8 +260,8 @@ def test_pitfall_562_calls_are_listed_by_the_ids_of_their_provider(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = (
-        Call("anthropic", "large", "anthropic-messages", status=529, upstream_id="up_1"),
-        Call("anthropic", "large", "anthropic-messages", status=200, upstream_id="=up_2"),
+        CallEntry("anthropic", "large", "anthropic-messages", status=529, upstream_id="up_1"),
+        CallEntry("anthropic", "large", "anthropic-messages", status=200, upstream_id="=up_2"),
     )
     put(state(tmp_path), replace(entry(1), calls=made), entry(2))
     words = ["--by", "provider", "--ids", *THEN]
@@ -462,12 +471,12 @@ def test_whoever_may_not_read_it_is_told(capfd: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(("said", "shown"), [((), "2 losses"), (("--all-losses",), "5 losses")])
 def test_bookkeeping_is_counted_on_request(tmp_path: Path, said: tuple[str, ...], shown: str) -> None:
-    lost = (Lost("sampling", "dropped"), Lost("top_k", "dropped"), *(Lost("cache_mark", "dropped"),) * 3)
+    lost = (LossEntry("sampling", "dropped"), LossEntry("top_k", "dropped"), *(LossEntry("cache_mark", "dropped"),) * 3)
     put(state(tmp_path), replace(entry(1), losses=lost))
     assert shown in on_screen(["usage", *said, *THEN], tmp_path, columns=80).plain
 
 
 def test_programs_are_told_bookkeeping_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    put(state(tmp_path), replace(entry(1), losses=(Lost("top_k", "dropped"), Lost("cache_mark", "dropped"))))
+    put(state(tmp_path), replace(entry(1), losses=(LossEntry("top_k", "dropped"), LossEntry("cache_mark", "dropped"))))
     total = json.loads(told("--json", *THEN, capfd=capfd))["total"]
     assert (total["losses"], total["bookkeeping_losses"]) == (1, 1)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors
-from dragoman.providers.catalogue import ListedEndpoint, Listing
-from dragoman.rules.capabilities import Row
+from dragoman.providers.catalogue import CatalogueEntry, ListedEndpoint
+from dragoman.rules.capabilities import CapabilityRow
 
 A, C, R = "anthropic-messages", "openai-chat", "openai-responses"
 SECRET = "sk-0123456789abcdef-secret"
@@ -24,7 +24,7 @@ def _at(**addresses: str) -> tuple[ListedEndpoint, ...]:
 
 
 _LISTINGS = (
-    Listing(
+    CatalogueEntry(
         name="openai",
         title="OpenAI",
         source="https://openai.example/docs",
@@ -32,9 +32,9 @@ _LISTINGS = (
         serves=("gpt-*", "o1"),
         endpoints=_at(r="https://api.openai.example/v1", c="https://api.openai.example/v1"),
         counts_tokens=True,
-        rows=(Row(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
+        rows=(CapabilityRow(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
     ),
-    Listing(
+    CatalogueEntry(
         name="anthropic",
         title="Anthropic",
         source="https://anthropic.example/docs",
@@ -43,14 +43,14 @@ _LISTINGS = (
         endpoints=_at(a="https://api.anthropic.example"),
         anthropic=True,
     ),
-    Listing(
+    CatalogueEntry(
         name="ollama",
         title="Ollama",
         source="https://ollama.example/docs",
         auth="none",
         endpoints=_at(c="http://127.0.0.1:11434/v1", a="http://127.0.0.1:11434"),
     ),
-    Listing(
+    CatalogueEntry(
         name="azure",
         title="Azure OpenAI",
         source="https://azure.example/docs",
@@ -61,7 +61,7 @@ _LISTINGS = (
         transport="azure",
         label="openai",
     ),
-    Listing(
+    CatalogueEntry(
         name="bedrock",
         title="Bedrock",
         source="https://bedrock.example/docs",
@@ -72,7 +72,7 @@ _LISTINGS = (
         option_env={"region": ("BEDROCK_REGION",)},
         endpoints=_at(a="https://{region}.bedrock.example"),
     ),
-    Listing(
+    CatalogueEntry(
         name="docker",
         title="Docker",
         source="https://docker.example/docs",
@@ -80,12 +80,12 @@ _LISTINGS = (
         endpoints=_at(c="http://127.0.0.1:1/engines/v1", a="http://127.0.0.1:1/anthropic"),
     ),
 )
-CATALOGUE: Mapping[str, Listing] = {listing.name: listing for listing in _LISTINGS}
+CATALOGUE: Mapping[str, CatalogueEntry] = {listing.name: listing for listing in _LISTINGS}
 
 
 def named(path: Path) -> ConfigFile:
     """A file that somebody has named."""
-    return ConfigFile(path=path, origin=Origin.NAMED)
+    return ConfigFile(path=path, origin=FileOrigin.NAMED)
 
 
 def settings_of(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> Settings:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Line
+from dragoman.config.settings import RouteConfig
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, SECRET, named, problems_of, settings_of
 
@@ -76,9 +76,9 @@ def test_another_variable_of_the_catalogue_is_not_used_in_its_place(tmp_path: Pa
 def test_its_automatic_names_are_nobody_elses(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "[providers.openai]\n", {"ANTHROPIC_API_KEY": SECRET})
     assert settings.defaults == (
-        Line(pattern="claude-*", targets=("anthropic/*",)),
-        Line(pattern="gpt-*", targets=("openai/*",)),
-        Line(pattern="o1", targets=("openai/o1",)),
+        RouteConfig(pattern="claude-*", targets=("anthropic/*",)),
+        RouteConfig(pattern="gpt-*", targets=("openai/*",)),
+        RouteConfig(pattern="o1", targets=("openai/o1",)),
     )
 
 

@@ -7,16 +7,16 @@ import tomllib
 import pytest
 
 from dragoman.config.capability_overrides import expected_of, read_rows
-from dragoman.config.tables import Problems, Table
+from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors
-from dragoman.rules.capabilities import Abilities, Row
+from dragoman.rules.capabilities import Capabilities, CapabilityRow
 
 
-def read(text: str) -> tuple[Row, ...]:
+def read(text: str) -> tuple[CapabilityRow, ...]:
     """The rows of a provider's table."""
     problems = Problems("x.toml", Lines(text))
-    rows = read_rows(Table(tomllib.loads(text), (), problems).table("p"))
+    rows = read_rows(ConfigTable(tomllib.loads(text), (), problems).table("p"))
     problems.settle()
     return rows
 
@@ -34,8 +34,10 @@ thinking = ["enabled"]
 call_ids = "mistral"
 """
     assert read(text) == (
-        Row(protocol="openai-chat", changes={"images": False}),
-        Row(protocol="anthropic-messages", model="qwen*", changes={"thinking": ["enabled"], "call_ids": "mistral"}),
+        CapabilityRow(protocol="openai-chat", changes={"images": False}),
+        CapabilityRow(
+            protocol="anthropic-messages", model="qwen*", changes={"thinking": ["enabled"], "call_ids": "mistral"}
+        ),
     )
     assert read("[p]\n") == ()
 
@@ -72,4 +74,4 @@ def test_a_row_that_cannot_be_used_has_its_line(text: str, problem: str) -> None
 
 
 def test_every_ability_has_a_type_in_plain_words() -> None:
-    assert all(map(expected_of, Abilities.__struct_fields__))
+    assert all(map(expected_of, Capabilities.__struct_fields__))

@@ -10,7 +10,7 @@ import pytest
 from dragoman.config.config_file import (
     LARGEST_FOUND,
     ConfigFile,
-    Origin,
+    FileOrigin,
     config_folder,
     find_file,
     fingerprint,
@@ -18,7 +18,7 @@ from dragoman.config.config_file import (
 )
 from dragoman.errors import ConfigErrors
 
-FOUND = ConfigFile(path=Path("dragoman.toml"), origin=Origin.FOUND)
+FOUND = ConfigFile(path=Path("dragoman.toml"), origin=FileOrigin.FOUND)
 
 
 @pytest.fixture
@@ -41,16 +41,16 @@ def test_the_file_is_looked_for_from_the_nearest_to_the_farthest_and_it_is_known
     environ = {"HOME": str(elsewhere / "home")}
     assert find_file(environ) is None
     home = put(elsewhere / "home/.config/dragoman/dragoman.toml")
-    assert find_file(environ) == ConfigFile(path=home, origin=Origin.OWN)
+    assert find_file(environ) == ConfigFile(path=home, origin=FileOrigin.OWN)
     environ["XDG_CONFIG_HOME"] = str(elsewhere / "xdg")
     assert find_file(environ) is None
     own = put(elsewhere / "xdg/dragoman/dragoman.toml")
-    assert find_file(environ) == ConfigFile(path=own, origin=Origin.OWN)
+    assert find_file(environ) == ConfigFile(path=own, origin=FileOrigin.OWN)
     put(Path("dragoman.toml"))
     assert find_file(environ) == FOUND
     environ["DRAGOMAN_CONFIG"] = "named.toml"
-    assert find_file(environ) == ConfigFile(path=Path("named.toml"), origin=Origin.NAMED)
-    assert find_file(environ, "first.toml") == ConfigFile(path=Path("first.toml"), origin=Origin.NAMED)
+    assert find_file(environ) == ConfigFile(path=Path("named.toml"), origin=FileOrigin.NAMED)
+    assert find_file(environ, "first.toml") == ConfigFile(path=Path("first.toml"), origin=FileOrigin.NAMED)
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["in its folder", "by a link"])
@@ -63,13 +63,13 @@ def test_the_users_own_file_is_his_own_wherever_he_is(
     else:
         monkeypatch.chdir(home.parent)
     # By its own path: what the link leads to may be changed before it is read.
-    assert find_file({"HOME": str(elsewhere / "home")}) == ConfigFile(path=home, origin=Origin.OWN)
+    assert find_file({"HOME": str(elsewhere / "home")}) == ConfigFile(path=home, origin=FileOrigin.OWN)
 
 
 def test_a_relative_xdg_directory_is_ignored(elsewhere: Path) -> None:
     home = put(elsewhere / "home/.config/dragoman/dragoman.toml")
     found = find_file({"HOME": str(elsewhere / "home"), "XDG_CONFIG_HOME": "xdg"})
-    assert found == ConfigFile(path=home, origin=Origin.OWN)
+    assert found == ConfigFile(path=home, origin=FileOrigin.OWN)
     assert find_file({}) is None
 
 
@@ -121,7 +121,7 @@ def test_a_found_file_of_any_size_is_not_taken_in(elsewhere: Path) -> None:
 
 
 def test_a_named_file_may_be_anything_that_can_be_read() -> None:
-    assert ConfigFile(path=Path("/dev/null"), origin=Origin.NAMED).read() == b""
+    assert ConfigFile(path=Path("/dev/null"), origin=FileOrigin.NAMED).read() == b""
 
 
 def test_a_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_stands_at_the_users_own_place_is_read_or_refused(tmp_path: Path, c
     else:
         own.write_text("[server]\n")
     found = find_file({"HOME": str(tmp_path)})
-    assert found == ConfigFile(path=own, origin=Origin.OWN)
+    assert found == ConfigFile(path=own, origin=FileOrigin.OWN)
     if case == "a file":
         assert found.read() == b"[server]\n"
     else:
@@ -157,8 +157,8 @@ def test_what_stands_at_the_users_own_place_is_read_or_refused(tmp_path: Path, c
             found.read()
 
 
-@pytest.mark.parametrize("origin", Origin)
-def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path, origin: Origin) -> None:
+@pytest.mark.parametrize("origin", FileOrigin)
+def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path, origin: FileOrigin) -> None:
     path = tmp_path / "pipe.toml"
     os.mkfifo(path)
     with pytest.raises(ConfigErrors, match="not a plain file"):
@@ -170,4 +170,4 @@ def test_a_file_that_became_huge_is_not_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(3 * 1024**3)
     with pytest.raises(ConfigErrors, match="larger than"):
-        ConfigFile(path=path, origin=Origin.NAMED, again=True).read()
+        ConfigFile(path=path, origin=FileOrigin.NAMED, again=True).read()

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config.discovery import LOCAL, default_routes, discovered, echo_provider
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Line
+from dragoman.config.settings import RouteConfig
 from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, A, C, R, named, problems_of, settings_of
@@ -45,9 +45,9 @@ def test_a_key_that_is_not_enough_is_told_and_does_no_harm() -> None:
 
 def test_providers_answer_to_what_the_catalogue_says() -> None:
     assert default_routes(["anthropic", "local", "openai"], CATALOGUE) == (
-        Line(pattern="claude-*", targets=("anthropic/*",)),
-        Line(pattern="gpt-*", targets=("openai/*",)),
-        Line(pattern="o1", targets=("openai/o1",)),
+        RouteConfig(pattern="claude-*", targets=("anthropic/*",)),
+        RouteConfig(pattern="gpt-*", targets=("openai/*",)),
+        RouteConfig(pattern="o1", targets=("openai/o1",)),
     )
 
 
@@ -78,7 +78,7 @@ def test_who_is_written_down_or_asked_with_keys_has_fewer_of_them(tmp_path: Path
 
 def test_a_line_may_name_one_of_them(tmp_path: Path) -> None:
     text = '[models]\nfast = "ollama/qwen3"\n'
-    assert settings_of(tmp_path, text).routes == (Line(pattern="fast", targets=("ollama/qwen3",)),)
+    assert settings_of(tmp_path, text).routes == (RouteConfig(pattern="fast", targets=("ollama/qwen3",)),)
     (told,) = problems_of(tmp_path, f"{text}[keys]\n")
     assert "add [providers.ollama]" in told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
@@ -42,7 +42,7 @@ def told(tmp_path: Path, text: str, environ: dict[str, str], *said: str) -> list
     path = tmp_path / "x.toml"
     path.write_text(text)
     path.chmod(0o600)
-    file = ConfigFile(path=path, origin=Origin.NAMED)
+    file = ConfigFile(path=path, origin=FileOrigin.NAMED)
     settings = read_settings(file, environ, catalogue())
     found = settings_in_force(settings, file, environ, catalogue(), said)
     return [str(setting).replace(str(path), "x.toml") for setting in found]

@@ -9,12 +9,12 @@ import pytest
 from msgspec import Struct
 
 from dragoman.config import file_schema, prices, settings
-from dragoman.config.values import Kind
+from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.route import When
+from dragoman.routing.route import RuleCondition
 
-TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
+TABLES: list[tuple[type[Struct], Mapping[str, ValueType[object]]]] = [
     (settings.Server, file_schema.SERVER),
     (settings.Timeouts, file_schema.TIMEOUTS),
     (settings.Routing, file_schema.ROUTING),
@@ -22,10 +22,10 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Storage, file_schema.STORAGE),
     (settings.Telemetry, file_schema.TELEMETRY),
     (file_schema.ProviderTable, file_schema.PROVIDER),
-    (file_schema.RowTable, file_schema.ROW),
-    (file_schema.LineTable, file_schema.LINE),
+    (file_schema.CapabilityTable, file_schema.ROW),
+    (file_schema.RouteTable, file_schema.LINE),
     (file_schema.RuleTable, file_schema.RULE),
-    (When, file_schema.WHEN),
+    (RuleCondition, file_schema.WHEN),
     (file_schema.KeyTable, file_schema.KEY),
     (prices.PriceTable, prices.PRICE),
 ]
@@ -34,14 +34,14 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
 @pytest.mark.parametrize(
     ("struct", "kinds"), TABLES, ids=lambda value: value.__name__ if isinstance(value, type) else ""
 )
-def test_members_and_kinds_are_the_same(struct: type[Struct], kinds: Mapping[str, Kind[object]]) -> None:
+def test_members_and_kinds_are_the_same(struct: type[Struct], kinds: Mapping[str, ValueType[object]]) -> None:
     assert tuple(kinds) == struct.__struct_fields__
 
 
 @pytest.mark.parametrize(
     ("struct", "kinds"), TABLES, ids=lambda value: value.__name__ if isinstance(value, type) else ""
 )
-def test_every_example_can_be_written(struct: type[Struct], kinds: Mapping[str, Kind[object]]) -> None:
+def test_every_example_can_be_written(struct: type[Struct], kinds: Mapping[str, ValueType[object]]) -> None:
     for name, kind in kinds.items():
         kind.read(tomllib.loads(f"{name} = {kind.example}")[name])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.key_names import key_names
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
@@ -44,7 +44,7 @@ def test_every_provider_of_a_file_and_of_the_environment_has_names_for_its_keys(
     file = tmp_path / "dragoman.toml"
     file.write_text('[providers.anthropic]\napi_key = ["$FIRST", "sk-written-012345"]\n')
     environ = {**ENVIRON, "OPENAI_API_KEY": "sk-openai-0123456789"}
-    settings = read_settings(ConfigFile(path=file, origin=Origin.NAMED), environ, catalogue())
+    settings = read_settings(ConfigFile(path=file, origin=FileOrigin.NAMED), environ, catalogue())
     assert settings.providers["anthropic"].key_names == ("FIRST", "key 2 of providers.anthropic.api_key")
     assert settings.providers["openai"].key_names == ("OPENAI_API_KEY",)
     for provider in settings.providers.values():

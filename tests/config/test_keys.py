@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.config.keys import digest_of, hash_text, new_key, read_hash, read_keys
 from dragoman.config.settings import Key
-from dragoman.config.tables import Problems, Table
+from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigError, ConfigErrors
 
@@ -20,7 +20,7 @@ SECRET = "dgm_0123456789abcdef"
 def read(text: str, environ: dict[str, str] | None = None) -> tuple[tuple[Key, ...], tuple[str, ...]]:
     """The keys of a text."""
     problems = Problems("x.toml", Lines(text))
-    found = read_keys(Table(tomllib.loads(text), (), problems).table("keys"), environ or {})
+    found = read_keys(ConfigTable(tomllib.loads(text), (), problems).table("keys"), environ or {})
     problems.settle()
     return found
 

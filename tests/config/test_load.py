@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dragoman.config import file_schema
 from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Key, Limits, Line, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Key, Limits, RouteConfig, Routing, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.policies import POLICIES
@@ -59,9 +59,9 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     assert settings.server == Server()
     assert list(settings.providers) == ["openai", "local", "anthropic", "echo"]
     assert settings.routes == (
-        Line(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
-        Line(pattern="claude-*", targets=("anthropic/*",)),
-        Line(pattern="local/*", targets=("local/*",)),
+        RouteConfig(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
+        RouteConfig(pattern="claude-*", targets=("anthropic/*",)),
+        RouteConfig(pattern="local/*", targets=("local/*",)),
     )
     assert [route.pattern for route in settings.defaults] == ["gpt-*", "o1", "claude-*"]
     assert settings.keys == (Key(name="laptop", digest=digest_of("dgm_0123456789abcdef")),)

@@ -11,7 +11,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.providers import has_credentials, option_names
 from dragoman.providers.catalogue import read
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 from tests.config.support import CATALOGUE, SECRET, A, C, R, named, problems_of, settings_of
 
 
@@ -95,7 +95,7 @@ changes = { images = false }
         queue=0,
         queue_time=5.0,
         check_every=60.0,
-        rows=(Row(protocol=C, changes={"images": False}),),
+        rows=(CapabilityRow(protocol=C, changes={"images": False}),),
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import Line, LineRule
-from dragoman.routing.route import When
+from dragoman.config.settings import RouteConfig, RouteRule
+from dragoman.routing.route import RuleCondition
 from tests.config.support import problems_of, settings_of
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
@@ -24,11 +24,11 @@ def test_lines_keep_their_order(tmp_path: Path) -> None:
 all = "echo/text"
 """
     assert settings_of(tmp_path, text, KEY).routes == (
-        Line(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
-        Line(pattern="fast-*", targets=("openai/gpt-*-mini",)),
-        Line(pattern="local/*", targets=("echo/*",)),
-        Line(pattern="exact", targets=("openai/org/model:free",), strict="all"),
-        Line(pattern="all", targets=("echo/text",)),
+        RouteConfig(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
+        RouteConfig(pattern="fast-*", targets=("openai/gpt-*-mini",)),
+        RouteConfig(pattern="local/*", targets=("echo/*",)),
+        RouteConfig(pattern="exact", targets=("openai/org/model:free",), strict="all"),
+        RouteConfig(pattern="all", targets=("echo/text",)),
     )
 
 
@@ -262,18 +262,20 @@ targets = ["echo/*", "smart"]
 
 def test_a_line_says_where_it_leads_and_how(tmp_path: Path) -> None:
     assert settings_of(tmp_path, SEVERAL, {**KEY, "ANTHROPIC_API_KEY": "sk-2"}).routes == (
-        Line(pattern="smart", targets=("anthropic/claude-opus-5", "openai/gpt-5.1")),
-        Line(pattern="cheap", targets=("echo/text", "openai/gpt-5-mini"), policy="cheapest", max_cost=50_000_000),
-        Line(pattern="split", targets=("echo/a", "echo/b"), policy="weighted", weights=(80, 0), sticky=False),
-        Line(pattern="patient", targets=("echo/text",), retries=3, first_byte=20.0, refusals=True),
-        Line(pattern="all", targets=("smart", "claude-haiku-9"), policy="round-robin"),
-        Line(pattern="openai/x", targets=("openai/x", "echo/text")),
-        Line(
+        RouteConfig(pattern="smart", targets=("anthropic/claude-opus-5", "openai/gpt-5.1")),
+        RouteConfig(
+            pattern="cheap", targets=("echo/text", "openai/gpt-5-mini"), policy="cheapest", max_cost=50_000_000
+        ),
+        RouteConfig(pattern="split", targets=("echo/a", "echo/b"), policy="weighted", weights=(80, 0), sticky=False),
+        RouteConfig(pattern="patient", targets=("echo/text",), retries=3, first_byte=20.0, refusals=True),
+        RouteConfig(pattern="all", targets=("smart", "claude-haiku-9"), policy="round-robin"),
+        RouteConfig(pattern="openai/x", targets=("openai/x", "echo/text")),
+        RouteConfig(
             pattern="claude-*",
             targets=("anthropic/*",),
             rules=(
-                LineRule(when=When(input_over=60_000, key="laptop"), targets=("openai/gpt-5.1",)),
-                LineRule(when=When(tools=False, client="codex"), targets=("echo/*", "smart")),
+                RouteRule(when=RuleCondition(input_over=60_000, key="laptop"), targets=("openai/gpt-5.1",)),
+                RouteRule(when=RuleCondition(tools=False, client="codex"), targets=("echo/*", "smart")),
             ),
         ),
     )

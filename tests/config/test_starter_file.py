@@ -8,13 +8,13 @@ import pytest
 
 from dragoman.config.keys import hash_text
 from dragoman.config.load import read_settings
-from dragoman.config.starter_file import Finding, first_file, with_keys
+from dragoman.config.starter_file import UsableProvider, first_file, with_keys
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import SECRET, named
 
-OPENAI = Finding(name="openai", title="OpenAI", variable="OPENAI_API_KEY", serves=("gpt-5*",))
-OLLAMA = Finding(name="ollama", title="Ollama", base_url="http://127.0.0.1:11434/v1", models=("qwen3",))
-ELSEWHERE = Finding(
+OPENAI = UsableProvider(name="openai", title="OpenAI", variable="OPENAI_API_KEY", serves=("gpt-5*",))
+OLLAMA = UsableProvider(name="ollama", title="Ollama", base_url="http://127.0.0.1:11434/v1", models=("qwen3",))
+ELSEWHERE = UsableProvider(
     name="vllm", title="vLLM", base_url="http://host.docker.internal:8000/v1", moved=True, models=("phi",)
 )
 HASH = hash_text("a key of sixteen characters")
@@ -31,7 +31,9 @@ def test_keys_are_found_by_the_variable_that_holds_them() -> None:
     ("chosen", "others"),
     [([OPENAI], []), ([OLLAMA], [OPENAI]), ([OPENAI, OLLAMA, ELSEWHERE], []), ([ELSEWHERE], [OLLAMA, OPENAI])],
 )
-def test_the_file_can_be_used(tmp_path: Path, chosen: list[Finding], others: list[Finding], key_hash: str) -> None:
+def test_the_file_can_be_used(
+    tmp_path: Path, chosen: list[UsableProvider], others: list[UsableProvider], key_hash: str
+) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(first_file(chosen, others, key_hash))
     settings = read_settings(named(file), {"OPENAI_API_KEY": SECRET}, catalogue())

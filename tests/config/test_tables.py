@@ -8,14 +8,14 @@ import pytest
 from msgspec import Struct
 
 from dragoman.config import values
-from dragoman.config.tables import Problems, Table, meant, nearest
+from dragoman.config.tables import ConfigTable, Problems, meant, nearest
 from dragoman.config.toml_lines import Lines
-from dragoman.config.values import Kind
+from dragoman.config.values import ValueType
 from dragoman.errors import ConfigErrors
 
-SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
-PORT = Kind(words="a port", example="8484", read=values.whole(0, 65535))
-KINDS: dict[str, Kind[object]] = {"port": PORT, "strict": SWITCH}
+SWITCH = ValueType(words="true or false", example="true", read=values.read_switch)
+PORT = ValueType(words="a port", example="8484", read=values.whole(0, 65535))
+KINDS: dict[str, ValueType[object]] = {"port": PORT, "strict": SWITCH}
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -25,12 +25,12 @@ class Place(Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
-def table(text: str) -> Table:
+def table(text: str) -> ConfigTable:
     """The table `[t]` of a text."""
-    return Table(tomllib.loads(text), (), Problems("x.toml", Lines(text))).table("t")
+    return ConfigTable(tomllib.loads(text), (), Problems("x.toml", Lines(text))).table("t")
 
 
-def problems_of(place: Table) -> list[str]:
+def problems_of(place: ConfigTable) -> list[str]:
     """What was noted so far, in words."""
     with pytest.raises(ConfigErrors) as raised:
         place.problems.settle()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.load import read_settings
 from dragoman.config.trust import check_trust, fingerprint_of, is_trusted, revoke, trust
 from dragoman.errors import ConfigError, DragomanError
 from tests.config.support import CATALOGUE
 
-FOUND = ConfigFile(path=Path("dragoman.toml"), origin=Origin.FOUND)
+FOUND = ConfigFile(path=Path("dragoman.toml"), origin=FileOrigin.FOUND)
 CONTENT = b"[server]\nport = 1\n"
 
 
@@ -58,7 +58,7 @@ def test_the_same_content_elsewhere_has_to_be_trusted_there(environ: dict[str, s
     other = tmp_path / "other"
     other.mkdir()
     for name in ("dragoman.toml", "linked.toml"):
-        file = ConfigFile(path=other / name, origin=Origin.FOUND)
+        file = ConfigFile(path=other / name, origin=FileOrigin.FOUND)
         if name == "linked.toml":
             file.path.symlink_to(FOUND.path.absolute())
         else:
@@ -71,11 +71,11 @@ def test_the_way_to_a_file_is_no_matter(environ: dict[str, str], tmp_path: Path)
     trust(FOUND.path, CONTENT, environ)
     (tmp_path / "link").symlink_to(tmp_path / "checkout")
     for path in (Path("dragoman.toml").absolute(), Path("../checkout/dragoman.toml"), tmp_path / "link/dragoman.toml"):
-        assert is_trusted(ConfigFile(path=path, origin=Origin.FOUND), CONTENT, environ)
+        assert is_trusted(ConfigFile(path=path, origin=FileOrigin.FOUND), CONTENT, environ)
 
 
-@pytest.mark.parametrize("origin", [Origin.NAMED, Origin.OWN])
-def test_what_somebody_decided_on_is_trusted_by_that(environ: dict[str, str], origin: Origin) -> None:
+@pytest.mark.parametrize("origin", [FileOrigin.NAMED, FileOrigin.OWN])
+def test_what_somebody_decided_on_is_trusted_by_that(environ: dict[str, str], origin: FileOrigin) -> None:
     check_trust(ConfigFile(path=FOUND.path, origin=origin), CONTENT, environ)
 
 
@@ -175,7 +175,7 @@ def test_a_fingerprint_changes_when_trust_does(environ: dict[str, str]) -> None:
     assert fingerprint_of(FOUND, environ) == before
     FOUND.path.write_bytes(CONTENT * 2)
     assert fingerprint_of(FOUND, environ) != before
-    named = ConfigFile(path=FOUND.path, origin=Origin.NAMED)
+    named = ConfigFile(path=FOUND.path, origin=FileOrigin.NAMED)
     assert len(fingerprint_of(named, environ)) < len(before)
     assert fingerprint_of(FOUND, {})
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config.file_schema import SECTIONS
-from dragoman.config.settings import Line, LineRule
+from dragoman.config.settings import RouteConfig, RouteRule
 from dragoman.config.trust_summary import describe, describe_line
 from dragoman.providers.catalogue import catalogue
-from dragoman.routing.route import When
+from dragoman.routing.route import RuleCondition
 from tests.config.support import CATALOGUE, SECRET
 
 EVIL = f"""
@@ -113,23 +113,26 @@ def test_where_a_clouds_requests_go_is_told(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (Line(pattern="a", targets=("p/m",)), "p/m"),
-        (Line(pattern="a", targets=("p/m", "b")), "fallback: p/m, b"),
-        (Line(pattern="a", targets=("p/m", "q/m"), policy="weighted", weights=(80, 20)), "weighted: p/m 80, q/m 20"),
+        (RouteConfig(pattern="a", targets=("p/m",)), "p/m"),
+        (RouteConfig(pattern="a", targets=("p/m", "b")), "fallback: p/m, b"),
         (
-            Line(
+            RouteConfig(pattern="a", targets=("p/m", "q/m"), policy="weighted", weights=(80, 20)),
+            "weighted: p/m 80, q/m 20",
+        ),
+        (
+            RouteConfig(
                 pattern="a",
                 targets=("p/*",),
                 rules=(
-                    LineRule(when=When(tools=True), targets=("q/m", "r/m")),
-                    LineRule(when=When(images=True), targets=("q/m", "r/m")),
+                    RouteRule(when=RuleCondition(tools=True), targets=("q/m", "r/m")),
+                    RouteRule(when=RuleCondition(images=True), targets=("q/m", "r/m")),
                 ),
             ),
             "p/*; by rules: q/m, r/m",
         ),
     ],
 )
-def test_a_line_is_told_in_short(line: Line, words: str) -> None:
+def test_a_line_is_told_in_short(line: RouteConfig, words: str) -> None:
     assert describe_line(line) == words
 
 

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from dragoman import TranslatedRequest
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
@@ -76,7 +76,7 @@ def test_configurations_are_good(example: Block, tmp_path: Path) -> None:
     # As if every key that they speak of were there.
     named = [name for listing in known.values() for name in listing.env]
     environ = dict.fromkeys(named, "sk-0123456789abcdef")
-    settings = read_settings(ConfigFile(path=file, origin=Origin.NAMED), environ, known)
+    settings = read_settings(ConfigFile(path=file, origin=FileOrigin.NAMED), environ, known)
     assert isinstance(settings, Settings)
     assert {"openai", "local", "echo"} <= set(settings.providers)
 

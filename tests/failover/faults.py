@@ -15,7 +15,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.failover import sayings
 from tests.failover.sayings import Says, answers, page, raw, refuses, speaks
 from tests.gateway.harness import Step, stream, whole
@@ -75,7 +75,7 @@ def two_of_three(count: int) -> bool:
 class Fault(Struct, frozen=True, kw_only=True):
     """What is wrong with a provider, and what becomes of a request to it."""
 
-    kind: Kind
+    kind: AttemptOutcome
     status: int
     says: Says = raw(None)
     door: Door = Door.OPEN
@@ -99,91 +99,123 @@ _DRIP = (LIMIT / 5, b"x-more: y\r\n") * _DROPS
 _PINGS = (LIMIT / 5, b": ping\n\n") * _DROPS
 
 CONNECTIONS: dict[str, Fault] = {
-    "refuses connections": Fault(kind=Kind.UNREACHABLE, status=502, door=Door.SHUT),
-    "lets nobody in": Fault(kind=Kind.UNREACHABLE, status=504, door=Door.CROWDED, takes_time=True),
-    "is no TLS server": Fault(kind=Kind.UNREACHABLE, status=502, door=Door.PLAIN, greets=(b"hello\r\n", None)),
-    "speaks TLS": Fault(kind=Kind.NO_ANSWER, status=502, greets=(_TLS_ALERT, None)),
-    "accepts and closes": Fault(kind=Kind.BROKEN, status=502, greets=(None,)),
-    "accepts and resets": Fault(kind=Kind.BROKEN, status=502, greets=(reset,)),
-    "accepts and is silent": Fault(kind=Kind.SILENT, status=504, greets=(FOR_EVER,), takes_time=True),
-    "reads and closes": Fault(kind=Kind.BROKEN, status=502, says=raw(None)),
-    "reads and resets": Fault(kind=Kind.BROKEN, status=502, says=raw(reset)),
-    "never answers": Fault(kind=Kind.SILENT, status=504, says=raw(FOR_EVER), takes_time=True),
-    "stops inside its headers": Fault(
-        kind=Kind.SILENT, status=504, says=raw(b"HTTP/1.1 200 OK\r\ncontent-ty", FOR_EVER), takes_time=True
+    "refuses connections": Fault(kind=AttemptOutcome.UNREACHABLE, status=502, door=Door.SHUT),
+    "lets nobody in": Fault(kind=AttemptOutcome.UNREACHABLE, status=504, door=Door.CROWDED, takes_time=True),
+    "is no TLS server": Fault(
+        kind=AttemptOutcome.UNREACHABLE, status=502, door=Door.PLAIN, greets=(b"hello\r\n", None)
     ),
-    "drips its headers": Fault(kind=Kind.SILENT, status=504, says=raw(_HEAD, *_DRIP), takes_time=True),
+    "speaks TLS": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, greets=(_TLS_ALERT, None)),
+    "accepts and closes": Fault(kind=AttemptOutcome.BROKEN, status=502, greets=(None,)),
+    "accepts and resets": Fault(kind=AttemptOutcome.BROKEN, status=502, greets=(reset,)),
+    "accepts and is silent": Fault(kind=AttemptOutcome.SILENT, status=504, greets=(FOR_EVER,), takes_time=True),
+    "reads and closes": Fault(kind=AttemptOutcome.BROKEN, status=502, says=raw(None)),
+    "reads and resets": Fault(kind=AttemptOutcome.BROKEN, status=502, says=raw(reset)),
+    "never answers": Fault(kind=AttemptOutcome.SILENT, status=504, says=raw(FOR_EVER), takes_time=True),
+    "stops inside its headers": Fault(
+        kind=AttemptOutcome.SILENT, status=504, says=raw(b"HTTP/1.1 200 OK\r\ncontent-ty", FOR_EVER), takes_time=True
+    ),
+    "drips its headers": Fault(kind=AttemptOutcome.SILENT, status=504, says=raw(_HEAD, *_DRIP), takes_time=True),
     "sends headers and is silent": Fault(
-        kind=Kind.SILENT, status=504, says=raw(_HEAD + b"content-length: 1000\r\n\r\n", FOR_EVER), takes_time=True
+        kind=AttemptOutcome.SILENT,
+        status=504,
+        says=raw(_HEAD + b"content-length: 1000\r\n\r\n", FOR_EVER),
+        takes_time=True,
     ),
 }
 REFUSALS: dict[str, Fault] = {
-    "500": Fault(kind=Kind.NO_ANSWER, status=500, says=refuses(500, sayings.SERVER)),
-    "502 with a page": Fault(kind=Kind.NO_ANSWER, status=502, says=page(502)),
-    "503": Fault(kind=Kind.OVERLOADED, status=503, says=refuses(503, sayings.BUSY)),
-    "503 with retry-after": Fault(kind=Kind.OVERLOADED, status=503, says=refuses(503, sayings.BUSY, retry_after="1")),
-    "529": Fault(kind=Kind.OVERLOADED, status=529, says=refuses(529, sayings.BUSY)),
+    "500": Fault(kind=AttemptOutcome.NO_ANSWER, status=500, says=refuses(500, sayings.SERVER)),
+    "502 with a page": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=page(502)),
+    "503": Fault(kind=AttemptOutcome.OVERLOADED, status=503, says=refuses(503, sayings.BUSY)),
+    "503 with retry-after": Fault(
+        kind=AttemptOutcome.OVERLOADED, status=503, says=refuses(503, sayings.BUSY, retry_after="1")
+    ),
+    "529": Fault(kind=AttemptOutcome.OVERLOADED, status=529, says=refuses(529, sayings.BUSY)),
     "429 with retry-after": Fault(
-        kind=Kind.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN, retry_after="20")
+        kind=AttemptOutcome.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN, retry_after="20")
     ),
-    "429": Fault(kind=Kind.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN)),
-    "no money": Fault(kind=Kind.NO_MONEY, status=402, says=sayings.no_money),
-    "402": Fault(kind=Kind.NO_MONEY, status=402, says=refuses(402, sayings.UNPAID)),
-    "401": Fault(kind=Kind.BAD_KEY, status=401, says=refuses(401, sayings.UNKNOWN, "invalid_api_key")),
-    "403": Fault(kind=Kind.BAD_KEY, status=403, says=refuses(403, sayings.FORBIDDEN)),
+    "429": Fault(kind=AttemptOutcome.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN)),
+    "no money": Fault(kind=AttemptOutcome.NO_MONEY, status=402, says=sayings.no_money),
+    "402": Fault(kind=AttemptOutcome.NO_MONEY, status=402, says=refuses(402, sayings.UNPAID)),
+    "401": Fault(kind=AttemptOutcome.BAD_KEY, status=401, says=refuses(401, sayings.UNKNOWN, "invalid_api_key")),
+    "403": Fault(kind=AttemptOutcome.BAD_KEY, status=403, says=refuses(403, sayings.FORBIDDEN)),
     "404 of the model": Fault(
-        kind=Kind.UNKNOWN_MODEL, status=404, says=refuses(404, sayings.MISSING, "model_not_found", "model: unknown")
+        kind=AttemptOutcome.UNKNOWN_MODEL,
+        status=404,
+        says=refuses(404, sayings.MISSING, "model_not_found", "model: unknown"),
     ),
-    "400": Fault(kind=Kind.WRONG_REQUEST, status=400, says=refuses(400, sayings.WRONG)),
-    "400 too long": Fault(kind=Kind.TOO_LONG, status=400, says=sayings.overflow),
-    "400 content filter": Fault(kind=Kind.REFUSED, status=400, says=sayings.content_filter),
+    "400": Fault(kind=AttemptOutcome.WRONG_REQUEST, status=400, says=refuses(400, sayings.WRONG)),
+    "400 too long": Fault(kind=AttemptOutcome.TOO_LONG, status=400, says=sayings.overflow),
+    "400 content filter": Fault(kind=AttemptOutcome.REFUSED, status=400, says=sayings.content_filter),
     "302": Fault(
-        kind=Kind.NO_ANSWER, status=502, says=lambda asked: whole({}, 302, location="http://127.0.0.1:9/elsewhere")
+        kind=AttemptOutcome.NO_ANSWER,
+        status=502,
+        says=lambda asked: whole({}, 302, location="http://127.0.0.1:9/elsewhere"),
     ),
 }
 BODIES: dict[str, Fault] = {
     "200 with an error": Fault(
-        kind=Kind.OVERLOADED, status=529, says=refuses(200, sayings.BUSY, "server_is_overloaded")
+        kind=AttemptOutcome.OVERLOADED, status=529, says=refuses(200, sayings.BUSY, "server_is_overloaded")
     ),
-    "200 with nothing": Fault(kind=Kind.NO_ANSWER, status=502, says=lambda asked: whole(b"")),
-    "200 with a page": Fault(kind=Kind.NO_ANSWER, status=502, says=page(200)),
-    "200 with half a body": Fault(kind=Kind.NO_ANSWER, status=502, says=sayings.half_a_body),
+    "200 with nothing": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=lambda asked: whole(b"")),
+    "200 with a page": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=page(200)),
+    "200 with half a body": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=sayings.half_a_body),
     "200 cut short": Fault(
-        kind=Kind.BROKEN, status=502, says=raw(_HEAD + b"content-length: 1000\r\n\r\n", b'{"half":', None)
+        kind=AttemptOutcome.BROKEN, status=502, says=raw(_HEAD + b"content-length: 1000\r\n\r\n", b'{"half":', None)
     ),
-    "an empty stream": Fault(kind=Kind.NO_ANSWER, status=502, says=lambda asked: stream()),
+    "an empty stream": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=lambda asked: stream()),
 }
 STREAMS: dict[str, Fault] = {
-    "an error first": Fault(kind=Kind.OVERLOADED, status=529, says=speaks(sayings.overloaded)),
-    "its failure first": Fault(kind=Kind.NO_ANSWER, status=500, says=speaks(sayings.failed), odd=True),
-    "an opening, then overloaded": Fault(kind=Kind.OVERLOADED, status=529, says=speaks(opening, sayings.overloaded)),
+    "an error first": Fault(kind=AttemptOutcome.OVERLOADED, status=529, says=speaks(sayings.overloaded)),
+    "its failure first": Fault(kind=AttemptOutcome.NO_ANSWER, status=500, says=speaks(sayings.failed), odd=True),
+    "an opening, then overloaded": Fault(
+        kind=AttemptOutcome.OVERLOADED, status=529, says=speaks(opening, sayings.overloaded)
+    ),
     "pings, then silence": Fault(
-        kind=Kind.SILENT, status=504, says=speaks(sayings.ping, sayings.ping, then=(FOR_EVER,)), takes_time=True
+        kind=AttemptOutcome.SILENT,
+        status=504,
+        says=speaks(sayings.ping, sayings.ping, then=(FOR_EVER,)),
+        takes_time=True,
     ),
-    "pings for ever": Fault(kind=Kind.SILENT, status=504, says=speaks(then=_PINGS), takes_time=True),
+    "pings for ever": Fault(kind=AttemptOutcome.SILENT, status=504, says=speaks(then=_PINGS), takes_time=True),
     "an opening, then silence": Fault(
-        kind=Kind.SILENT, status=504, says=speaks(opening, then=(FOR_EVER,)), takes_time=True
+        kind=AttemptOutcome.SILENT, status=504, says=speaks(opening, then=(FOR_EVER,)), takes_time=True
     ),
-    "an opening, then the end": Fault(kind=Kind.BROKEN, status=502, says=speaks(opening)),
-    "an opening, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(opening, then=(None,))),
-    "half an event, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(sayings.half_an_event, then=(None,))),
-    "noise": Fault(kind=Kind.NO_ANSWER, status=502, says=speaks(then=(b"data: {nonsense\n\n",))),
-    "words, then a cut": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(heard, None)), spoken=True),
-    "words, then a reset": Fault(kind=Kind.BROKEN, status=502, says=speaks(speaking, then=(heard, reset)), spoken=True),
+    "an opening, then the end": Fault(kind=AttemptOutcome.BROKEN, status=502, says=speaks(opening)),
+    "an opening, then a cut": Fault(kind=AttemptOutcome.BROKEN, status=502, says=speaks(opening, then=(None,))),
+    "half an event, then a cut": Fault(
+        kind=AttemptOutcome.BROKEN, status=502, says=speaks(sayings.half_an_event, then=(None,))
+    ),
+    "noise": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=speaks(then=(b"data: {nonsense\n\n",))),
+    "words, then a cut": Fault(
+        kind=AttemptOutcome.BROKEN, status=502, says=speaks(speaking, then=(heard, None)), spoken=True
+    ),
+    "words, then a reset": Fault(
+        kind=AttemptOutcome.BROKEN, status=502, says=speaks(speaking, then=(heard, reset)), spoken=True
+    ),
     "words, then silence": Fault(
-        kind=Kind.BROKEN, status=504, says=speaks(speaking, then=(FOR_EVER,)), spoken=True, takes_time=True
+        kind=AttemptOutcome.BROKEN, status=504, says=speaks(speaking, then=(FOR_EVER,)), spoken=True, takes_time=True
     ),
     "words, then overloaded": Fault(
-        kind=Kind.BROKEN, status=529, says=speaks(speaking, sayings.overloaded, between=heard), spoken=True, odd=True
+        kind=AttemptOutcome.BROKEN,
+        status=529,
+        says=speaks(speaking, sayings.overloaded, between=heard),
+        spoken=True,
+        odd=True,
     ),
-    "no end": Fault(kind=Kind.BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(heard,)), spoken=True),
+    "no end": Fault(
+        kind=AttemptOutcome.BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(heard,)), spoken=True
+    ),
 }
 MOODS: dict[str, Fault] = {
-    "two openings": Fault(kind=Kind.ANSWERED, status=200, says=speaks(sayings.opened_twice), right=always, odd=True),
-    "a slow start": Fault(kind=Kind.ANSWERED, status=200, says=answers, waits=LATE, right=always),
-    "flapping": Fault(kind=Kind.NO_ANSWER, status=500, says=sayings.sometimes(every_other), right=every_other),
+    "two openings": Fault(
+        kind=AttemptOutcome.ANSWERED, status=200, says=speaks(sayings.opened_twice), right=always, odd=True
+    ),
+    "a slow start": Fault(kind=AttemptOutcome.ANSWERED, status=200, says=answers, waits=LATE, right=always),
+    "flapping": Fault(
+        kind=AttemptOutcome.NO_ANSWER, status=500, says=sayings.sometimes(every_other), right=every_other
+    ),
     "one in three fails": Fault(
-        kind=Kind.NO_ANSWER, status=500, says=sayings.sometimes(two_of_three), right=two_of_three
+        kind=AttemptOutcome.NO_ANSWER, status=500, says=sayings.sometimes(two_of_three), right=two_of_three
     ),
 }
 FAULTS: dict[str, Fault] = CONNECTIONS | REFUSALS | BODIES | STREAMS | MOODS

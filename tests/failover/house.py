@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.failover.faults import FAULTS, LIMIT, Door, Fault, always
 from tests.failover.provider import FaultyProvider
 from tests.failover.sayings import Asked, well
@@ -269,7 +269,7 @@ class FailingHouse(Served):
 @contextmanager
 def failing(faults: Mapping[str, Fault], timeouts: str = "", lines: str = "") -> Iterator[FailingHouse]:
     """A gateway in front of a provider of each dialect for each fault, and of a healthy one of each."""
-    named = {"good": Fault(kind=Kind.ANSWERED, status=200, says=_is_well, right=always), **faults}
+    named = {"good": Fault(kind=AttemptOutcome.ANSWERED, status=200, says=_is_well, right=always), **faults}
     providers = {
         name_of(fault, dialect): FaultyProvider(name_of(fault, dialect), dialect, named[fault])
         for fault in named

@@ -55,7 +55,7 @@ def main() -> int:
     """Run the command line that follows `python -m dragoman`, with the steered clock."""
     from dragoman import cli
     from dragoman.gateway import health_checks
-    from dragoman.gateway.runtime import Service
+    from dragoman.gateway.runtime import Runtime
 
     with open(os.environ[_FILE], "r+b") as file:  # noqa: PTH123  # the map is of the open file
         page = mmap.mmap(file.fileno(), _SECONDS.size)
@@ -68,7 +68,7 @@ def main() -> int:
         return begun + moved
 
     # An instance sets its clock by itself: a property of the class wins over that.
-    patch.object(Service, "clock", property(lambda service: now, lambda service, clock: None), create=True).start()
+    patch.object(Runtime, "clock", property(lambda service: now, lambda service, clock: None), create=True).start()
     patch.object(health_checks, "LOOK", _LOOK).start()
     return cli.main(sys.argv[sys.argv.index("dragoman") + 1 :])
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from dragoman.config.config_file import state_folder
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.health_state import Level
-from dragoman.routing.target_health import Notice
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_state import HealthLevel
+from dragoman.routing.target_health import HealthUpdate
 from tests.failover.sayings import Asked
 from tests.failover.town import KEYS, Ask, MoodyProvider, Town, down, town
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, Received, Reply, whole
@@ -117,7 +117,7 @@ def _worn_out(directory: Path) -> None:
     folder.mkdir(parents=True)
     with opened(folder / "state.db") as tables:
         for target in (target for name in BAD for target in _targets(name)):
-            rest = Notice(target, Level.RESTING, FAR, 0.0, 7, BEFORE, Kind.NO_ANSWER, BEFORE)
+            rest = HealthUpdate(target, HealthLevel.RESTING, FAR, 0.0, 7, BEFORE, AttemptOutcome.NO_ANSWER, BEFORE)
             tables.rests.keep(f"target {target}", rest.until, msgspec.msgpack.encode(rest))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.failover.faults import FAULTS, Fault
 from tests.failover.house import IMPATIENT, Case, FailingHouse, Met, Told, all_cases, cases, failing
 from tests.failover.verdicts import Ended, all_is_well, statuses, verdict_on
@@ -24,7 +24,7 @@ SLOW = [name for name, fault in FAULTS.items() if fault.takes_time]
 GROUPS = (SLOW[::2], SLOW[1::2])
 BLACK_HOLES = ("accepts and is silent", "lets nobody in")
 # What depends on the request and not on who is asked.
-TOLD = frozenset({Kind.TOO_LONG, Kind.REFUSED, Kind.WRONG_REQUEST})
+TOLD = frozenset({AttemptOutcome.TOO_LONG, AttemptOutcome.REFUSED, AttemptOutcome.WRONG_REQUEST})
 CROWD = 4
 TURNS = 8
 
@@ -164,7 +164,7 @@ def _judged(house: FailingHouse, told: Told, fault: Fault) -> Ended:
 
 def _expected(case: Case, fault: Fault) -> set[Ended]:
     """How a request may end for its client."""
-    if fault.kind is Kind.ANSWERED:
+    if fault.kind is AttemptOutcome.ANSWERED:
         return {Ended.RIGHT}
     if fault.right(0) or fault.right(1):
         return {Ended.RIGHT, Ended.OTHER}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 from urllib.parse import parse_qs, unquote
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, Step, stream, whole
@@ -58,7 +58,7 @@ def served(cloud: str, client: str) -> str:
     return client if client != MESSAGES else RESPONSES
 
 
-def settings_of(*, keys: Sequence[str] = (), routes: Sequence[Line] = ()) -> Callable[[int], Settings]:
+def settings_of(*, keys: Sequence[str] = (), routes: Sequence[RouteConfig] = ()) -> Callable[[int], Settings]:
     """All clouds at one port; `keys` replace those of each."""
 
     def settings(port: int) -> Settings:

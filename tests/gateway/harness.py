@@ -25,13 +25,13 @@ from unittest.mock import patch
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, Line, Server, Settings, Timeouts
+from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings, Timeouts
 from dragoman.gateway.app import App
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.runtime import Service
-from dragoman.http.server import Server as HttpServer
+from dragoman.gateway.runtime import Runtime
+from dragoman.http.server import HttpServer as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
@@ -412,7 +412,7 @@ def settings_for(
         providers=providers,
         # Among providers that lists tell of, echo would step back.
         echo_table=True,
-        routes=(Line(pattern="claude-*", targets=("messages/*",)),),
+        routes=(RouteConfig(pattern="claude-*", targets=("messages/*",)),),
         keys=tuple(Key(name=f"key{count}", digest=sha256(key.encode()).digest()) for count, key in enumerate(keys)),
         timeouts=timeouts or Timeouts(),
         limits=limits or Limits(),
@@ -435,10 +435,10 @@ def _copy_tables(db: sqlite3.Connection) -> None:
         migrate(db)
 
 
-def new_service(settings: Settings, log: io.StringIO) -> Service:
+def new_service(settings: Settings, log: io.StringIO) -> Runtime:
     """The working parts of a gateway, on the loop that runs."""
     with patch.object(database, "migrate", _copy_tables):
-        return Service(settings, Metrics(), Log(log, json=True))
+        return Runtime(settings, Metrics(), Log(log, json=True))
 
 
 def _has_open_transports(loop: asyncio.AbstractEventLoop) -> bool:

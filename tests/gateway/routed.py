@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.model_resolver import Routes
+from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.routing.target import Target
 
 
-def target_of(routes: Routes, name: str, protocol: str) -> Target:
+def target_of(routes: ModelResolver, name: str, protocol: str) -> Target:
     """The one target of a name, or the first of several."""
     return routes.fixed(name, protocol, None, lambda target: 0.0)

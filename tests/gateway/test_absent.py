@@ -7,11 +7,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Missing, Settings
+from dragoman.config.settings import Missing, RouteConfig, RouteRule, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import judged, protection_of
-from dragoman.gateway.model_resolver import AbsentModel, Routes
-from dragoman.routing.route import When
+from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
+from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.routed import target_of
 from tests.gateway.says import tells
@@ -26,27 +26,31 @@ GONE = Missing(
 )
 UNSEEN = replace(GONE, key="models.smart[0]", has_table=False)
 LINES = (
-    Line(pattern="first", targets=("gone/m", "chat/m")),
-    Line(pattern="alone", targets=("gone/m",)),
-    Line(pattern="around", targets=("alone", "chat/m")),
-    Line(pattern="again", targets=("alone",)),
-    Line(pattern="split", targets=("gone/m", "chat/m", "messages/m"), weights=(5, 2, 1), policy="weighted"),
-    Line(pattern="wild-*", targets=("gone/*-large", "chat/*")),
-    Line(pattern="gone/same", targets=("gone/same", "chat/same")),
-    Line(pattern="by-rule", targets=("chat/m",), rules=(LineRule(when=When(tools=True), targets=("gone/m",)),)),
-    Line(pattern="but-rule", targets=("gone/m",), rules=(LineRule(when=When(tools=True), targets=("chat/m",)),)),
+    RouteConfig(pattern="first", targets=("gone/m", "chat/m")),
+    RouteConfig(pattern="alone", targets=("gone/m",)),
+    RouteConfig(pattern="around", targets=("alone", "chat/m")),
+    RouteConfig(pattern="again", targets=("alone",)),
+    RouteConfig(pattern="split", targets=("gone/m", "chat/m", "messages/m"), weights=(5, 2, 1), policy="weighted"),
+    RouteConfig(pattern="wild-*", targets=("gone/*-large", "chat/*")),
+    RouteConfig(pattern="gone/same", targets=("gone/same", "chat/same")),
+    RouteConfig(
+        pattern="by-rule", targets=("chat/m",), rules=(RouteRule(when=RuleCondition(tools=True), targets=("gone/m",)),)
+    ),
+    RouteConfig(
+        pattern="but-rule", targets=("gone/m",), rules=(RouteRule(when=RuleCondition(tools=True), targets=("chat/m",)),)
+    ),
 )
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
-def settings_with(port: int, lines: tuple[Line, ...] = LINES, missing: Missing = GONE) -> Settings:
+def settings_with(port: int, lines: tuple[RouteConfig, ...] = LINES, missing: Missing = GONE) -> Settings:
     given = settings_for(port)
-    defaults = (Line(pattern="gone-*", targets=("gone/*",)),)
+    defaults = (RouteConfig(pattern="gone-*", targets=("gone/*",)),)
     return replace(given, routes=lines, defaults=defaults, absent={"gone": missing}, missing=(missing,))
 
 
-def routes(missing: Missing = GONE, lines: tuple[Line, ...] = LINES) -> Routes:
-    return Routes(settings_with(1, lines, missing))
+def routes(missing: Missing = GONE, lines: tuple[RouteConfig, ...] = LINES) -> ModelResolver:
+    return ModelResolver(settings_with(1, lines, missing))
 
 
 def request_of(model: str, **more: object) -> dict[str, object]:
@@ -83,7 +87,10 @@ def test_a_name_with_nobody_left_is_refused_and_says_who_is_missing(name: str) -
 
 
 def test_one_without_a_table_is_behind_a_line_of_its_name() -> None:
-    lines = (Line(pattern="gone/*", targets=("chat/*",)), Line(pattern="smart", targets=("gone/x", "messages/x")))
+    lines = (
+        RouteConfig(pattern="gone/*", targets=("chat/*",)),
+        RouteConfig(pattern="smart", targets=("gone/x", "messages/x")),
+    )
     found = routes(UNSEEN, lines)
     assert target_of(found, "gone/x", CHAT).id == "chat/x"
     assert [target.id for target in found.route("smart", CHAT).targets] == ["chat/x", "messages/x"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
-from dragoman.gateway.admission import Admission, Limits, Load, QueuePlace, Slot, divided
+from dragoman.gateway.admission import Admission, AdmissionLimits, Load, QueuePlace, Slot, divided
 from dragoman.gateway.exchange.error_responses import failure_of, told
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
@@ -23,7 +23,7 @@ from tests.http.test_no_residue import nothing_left
 from tests.virtual_time import run, virtual_loop
 
 
-def make(limits: Limits | None = None, dice: float = 0.0) -> Admission:
+def make(limits: AdmissionLimits | None = None, dice: float = 0.0) -> Admission:
     admission = Admission(virtual_loop().time, lambda: dice)
     if limits is not None:
         admission.settle({"p": limits})
@@ -75,7 +75,7 @@ def test_without_a_limit_everybody_enters_at_once_and_is_counted() -> None:
 
 def test_a_slot_is_given_back_once() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(2))
+        admission = make(AdmissionLimits(2))
         one, two = slot(admission), slot(admission)
         assert admission.busy(["p"]) == ["p"]
         one.release()
@@ -91,7 +91,7 @@ def test_a_slot_is_given_back_once() -> None:
 
 def test_who_waits_gets_the_slot_that_is_given_back_and_its_wait_is_told() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1))
+        admission = make(AdmissionLimits(1))
         first = slot(admission)
         waiting = await started(entered(admission))
         assert load(admission).waiting == 1
@@ -105,7 +105,7 @@ def test_who_waits_gets_the_slot_that_is_given_back_and_its_wait_is_told() -> No
 
 def test_pitfall_370_keys_take_turns_and_a_full_queue_refuses_at_once() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue=6))
+        admission = make(AdmissionLimits(1, queue=6))
         busy = slot(admission)
         order: list[str] = []
 
@@ -130,7 +130,7 @@ def test_pitfall_370_keys_take_turns_and_a_full_queue_refuses_at_once() -> None:
 
 def test_pitfall_370_a_pile_up_of_one_key_keeps_nobody_else_out() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue=4))
+        admission = make(AdmissionLimits(1, queue=4))
         busy = slot(admission)
         many = [await started(entered(admission, "many")) for _ in range(4)]
         other = await started(entered(admission, "other"))
@@ -158,7 +158,7 @@ def test_pitfall_370_a_pile_up_of_one_key_keeps_nobody_else_out() -> None:
 @pytest.mark.parametrize(("deadline", "seconds"), [(1e9, 30), (7, 7)], ids=["the queue's time", "the exchange's"])
 def test_nobody_waits_beyond_the_end_of_its_time(deadline: float, seconds: float) -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue_time=30))
+        admission = make(AdmissionLimits(1, queue_time=30))
         busy = slot(admission)
         with pytest.raises(Overloaded) as caught:
             await entered(admission, deadline=deadline)
@@ -172,7 +172,7 @@ def test_nobody_waits_beyond_the_end_of_its_time(deadline: float, seconds: float
 
 def test_pitfall_371_the_deadline_of_the_queue_does_not_end_the_call_and_expired_entries_never_start() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue_time=5))
+        admission = make(AdmissionLimits(1, queue_time=5))
         busy = slot(admission)
         lucky = await started(entered(admission))
         late = await started(entered(admission))
@@ -201,7 +201,7 @@ def test_pitfall_371_an_entry_whose_timer_is_late_does_not_start_either() -> Non
     async def dialogue() -> None:
         clock = Clock()
         admission = Admission(clock, lambda: 0.0)
-        admission.settle({"p": Limits(1, queue_time=5)})
+        admission.settle({"p": AdmissionLimits(1, queue_time=5)})
         busy = slot(admission)
         late = await started(entered(admission))
         # The loop stood still, and no timer has fired.
@@ -216,7 +216,7 @@ def test_pitfall_371_an_entry_whose_timer_is_late_does_not_start_either() -> Non
 
 def test_pitfall_371_who_gave_up_gets_no_slot() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1))
+        admission = make(AdmissionLimits(1))
         busy = slot(admission)
         gone = await started(entered(admission))
         patient = await started(entered(admission))
@@ -234,7 +234,7 @@ def test_pitfall_371_who_gave_up_gets_no_slot() -> None:
 
 def test_a_slot_that_comes_as_its_call_is_given_up_goes_to_the_next() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1))
+        admission = make(AdmissionLimits(1))
         busy = slot(admission)
         gone = await started(entered(admission))
         patient = await started(entered(admission))
@@ -257,7 +257,7 @@ def test_a_slot_that_comes_as_its_call_is_given_up_goes_to_the_next() -> None:
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["on the loop", "in another thread"])
 def test_a_slot_that_is_garbage_is_given_back(elsewhere: bool) -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1))
+        admission = make(AdmissionLimits(1))
         held = [slot(admission)]
         waiting = await started(entered(admission))
         if elsewhere:
@@ -274,7 +274,7 @@ def test_a_slot_that_is_garbage_is_given_back(elsewhere: bool) -> None:
 
 def test_pitfall_372_streams_cut_at_random_points_leave_no_slot() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(20, queue=300, queue_time=10))
+        admission = make(AdmissionLimits(20, queue=300, queue_time=10))
         chance = random.Random(372)
         ends: Counter[str] = Counter()
 
@@ -312,7 +312,7 @@ def test_pitfall_372_streams_cut_at_random_points_leave_no_slot() -> None:
 def test_pitfall_373_a_fall_back_has_one_slot_at_a_time() -> None:
     async def dialogue() -> None:
         admission = make()
-        admission.settle({"first": Limits(1), "second": Limits(1)})
+        admission.settle({"first": AdmissionLimits(1), "second": AdmissionLimits(1)})
         for _ in range(3):
             for provider in ("first", "second"):
                 one = admission.enter(provider, "k")
@@ -327,7 +327,7 @@ def test_pitfall_373_a_fall_back_has_one_slot_at_a_time() -> None:
 @pytest.mark.parametrize("protocol", [MESSAGES, CHAT, RESPONSES])
 def test_pitfall_341_342_374_the_error_is_our_own_and_says_that_nothing_was_sent(protocol: str) -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue=0))
+        admission = make(AdmissionLimits(1, queue=0))
         busy = slot(admission)
         with pytest.raises(Overloaded) as caught:
             admission.enter("p", "k")
@@ -351,7 +351,7 @@ def test_pitfall_341_342_374_the_error_is_our_own_and_says_that_nothing_was_sent
 @pytest.mark.parametrize("known", [False, True], ids=["of calls unknown", "of calls known"])
 def test_pitfall_381_who_waits_as_long_as_told_succeeds(known: bool, dice: float) -> None:
     async def dialogue() -> None:
-        admission = make(Limits(4, queue=8, queue_time=10), dice)
+        admission = make(AdmissionLimits(4, queue=8, queue_time=10), dice)
 
         async def work(seconds: float = 2) -> float:
             one = await entered(admission)
@@ -383,7 +383,7 @@ def test_pitfall_381_who_waits_as_long_as_told_succeeds(known: bool, dice: float
 def test_at_three_times_the_load_as_many_are_served_as_can_be_and_nobody_waits_too_long() -> None:
     async def dialogue() -> None:
         # Ten calls of a second at a time: ten a second. Thirty come, for five minutes.
-        admission = make(Limits(10, queue=20, queue_time=5), 0.5)
+        admission = make(AdmissionLimits(10, queue=20, queue_time=5), 0.5)
         done = refused = 0
         longest = 0.0
 
@@ -416,14 +416,14 @@ def test_at_three_times_the_load_as_many_are_served_as_can_be_and_nobody_waits_t
 
 def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue=3))
+        admission = make(AdmissionLimits(1, queue=3))
         slots = [slot(admission)]
         waiting = [await started(entered(admission)) for _ in range(3)]
-        admission.settle({"p": Limits(2, queue=3)})
+        admission.settle({"p": AdmissionLimits(2, queue=3)})
         slots.append(await waiting[0])
         assert load(admission) == Load(2, 2, 2)
         # Fewer: nobody loses anything, and nobody is let in until there is room.
-        admission.settle({"p": Limits(1, queue=1)})
+        admission.settle({"p": AdmissionLimits(1, queue=1)})
         with pytest.raises(Overloaded):
             admission.enter("p", "another key")
         slots.pop().release()
@@ -434,7 +434,7 @@ def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
         slots += [await waiting[1], await waiting[2]]
         assert load(admission) == Load(3, None, 0)
         # Back again: those calls still count.
-        admission.settle({"p": Limits(3)})
+        admission.settle({"p": AdmissionLimits(3)})
         assert admission.busy(["p"]) == ["p"]
         for one in slots:
             one.release()
@@ -448,18 +448,18 @@ def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
 @pytest.mark.parametrize(
     ("whole", "workers", "part"),
     [
-        (Limits(64, 256, 30.0), 4, Limits(16, 64, 30.0)),
-        (Limits(64, 256, 30.0), 3, Limits(21, 86, 30.0)),
-        (Limits(2, 0, 1.0), 4, Limits(1, 0, 1.0)),
+        (AdmissionLimits(64, 256, 30.0), 4, AdmissionLimits(16, 64, 30.0)),
+        (AdmissionLimits(64, 256, 30.0), 3, AdmissionLimits(21, 86, 30.0)),
+        (AdmissionLimits(2, 0, 1.0), 4, AdmissionLimits(1, 0, 1.0)),
     ],
 )
-def test_workers_share_the_limits(whole: Limits, workers: int, part: Limits) -> None:
+def test_workers_share_the_limits(whole: AdmissionLimits, workers: int, part: AdmissionLimits) -> None:
     assert divided(whole, workers) == part
 
 
 def test_waits_of_every_end_leave_nothing_for_the_collector() -> None:
     async def dialogue() -> None:
-        admission = make(Limits(1, queue=2, queue_time=5))
+        admission = make(AdmissionLimits(1, queue=2, queue_time=5))
 
         async def wait(number: int) -> None:
             try:
@@ -490,7 +490,7 @@ def test_whatever_happens_the_limits_hold_and_nothing_is_left(
     steps: list[tuple[str, int]], calls: int, queue: int
 ) -> None:
     async def dialogue() -> None:
-        admission = make(Limits(calls, queue, 5.0))
+        admission = make(AdmissionLimits(calls, queue, 5.0))
         concurrency = most = calls
         tasks: list[asyncio.Task[Slot | None]] = []
 
@@ -506,7 +506,7 @@ def test_whatever_happens_the_limits_hold_and_nothing_is_left(
             elif what == "limit":
                 concurrency = 1 + number % 3
                 most = max(most, concurrency)
-                admission.settle({"p": Limits(concurrency, queue, 5.0)})
+                admission.settle({"p": AdmissionLimits(concurrency, queue, 5.0)})
             elif what == "time":
                 await asyncio.sleep(number)
             elif tasks:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
-from dragoman.config.settings import Key, Line, Settings
+from dragoman.config.settings import Key, RouteConfig, Settings
 from dragoman.errors import (
     ConfigError,
     Exhausted,
@@ -33,7 +33,7 @@ from dragoman.errors import (
 from dragoman.gateway import advice as module
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, redirected, shown, without_key
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -265,7 +265,7 @@ def test_pitfall_648_another_target_that_may_be_well_again_keeps_a_client_trying
             name="dead",
             endpoints=(Endpoint(protocol=CHAT, base_url=f"http://127.0.0.1:{nobody}/v1"),),
         )
-        line = Line(pattern="both", targets=("dead/served", "chat/served"))
+        line = RouteConfig(pattern="both", targets=("dead/served", "chat/served"))
         return replace(made, providers={**made.providers, "dead": dead}, routes=(line,))
 
     for reply, ends in ((refusal(CHAT, 529), False), (refusal(CHAT, 503), False)):
@@ -277,7 +277,9 @@ def test_pitfall_648_another_target_that_may_be_well_again_keeps_a_client_trying
 
 def test_pitfall_648_nobody_is_left_where_all_refuse_the_connection(nobody: int) -> None:
     def settings(_: int) -> Settings:
-        return replace(settings_for(nobody), routes=(Line(pattern="both", targets=("chat/served", "messages/served")),))
+        return replace(
+            settings_for(nobody), routes=(RouteConfig(pattern="both", targets=("chat/served", "messages/served")),)
+        )
 
     with running(settings=settings) as house:
         told = house.post(PATHS[RESPONSES], question(RESPONSES, CHAT) | {"model": "both"})
@@ -488,44 +490,44 @@ def test_what_is_no_providers_fault_has_no_advice() -> None:
     assert told is not None and "/home/me" not in told.client and "region" in told.operator
 
 
-REFUSALS: dict[str, tuple[Kind, Called, str]] = {
+REFUSALS: dict[str, tuple[AttemptOutcome, Called, str]] = {
     "one key": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         called(keys=OPENAI.keys[:1]),
         "openai refused the key OPENAI_API_KEY: is it right, and still good?",
     ),
     "all keys": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         called(keys=OPENAI.keys),
         "openai refused the key OPENAI_API_KEY and key 2 of providers.openai.api_key: is it right, and still good?",
     ),
     "none at all": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         called(OLLAMA),
         "ollama asks for a key and has none here: set providers.ollama.api_key",
     ),
     "a cloud's own": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         called(replace(OLLAMA, name="bedrock", auth="aws")),
         "bedrock refused the credentials of aws that were found: is it right, and still good?",
     ),
     "a header's": (
-        Kind.FORBIDDEN,
+        AttemptOutcome.FORBIDDEN,
         called(replace(OLLAMA, headers={"authorization": "secret"})),
         "ollama does not allow this with the headers of providers.ollama: may that be used for this model?",
     ),
     "no money": (
-        Kind.NO_MONEY,
+        AttemptOutcome.NO_MONEY,
         called(keys=OPENAI.keys[1:]),
         "openai has no credit or quota left for key 2 of providers.openai.api_key: see its billing page",
     ),
     "a model to be pulled": (
-        Kind.UNKNOWN_MODEL,
+        AttemptOutcome.UNKNOWN_MODEL,
         called(OLLAMA, model="qwen3"),
         "ollama does not have the model `qwen3`: ollama pull qwen3",
     ),
     "a model that is listed": (
-        Kind.UNKNOWN_MODEL,
+        AttemptOutcome.UNKNOWN_MODEL,
         called(model="gpt-5.1", models=("gpt-5", "gpt-5.1")),
         "openai lists the model `gpt-5.1`, and says that it is not there for this key",
     ),
@@ -543,8 +545,8 @@ def test_a_refusal_names_the_key_and_never_its_text(case: str) -> None:
 
 
 def test_what_a_provider_says_better_itself_has_no_advice() -> None:
-    assert of_refusal(Kind.RATE_LIMITED, called()) is None
-    assert of_refusal(Kind.WRONG_REQUEST, called()) is None
+    assert of_refusal(AttemptOutcome.RATE_LIMITED, called()) is None
+    assert of_refusal(AttemptOutcome.WRONG_REQUEST, called()) is None
 
 
 def test_a_provider_of_the_catalogue_says_what_it_takes() -> None:

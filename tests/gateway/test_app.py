@@ -14,9 +14,9 @@ from dragoman.config.settings import Limits, Server, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway import app
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.model_resolver import Routes
-from dragoman.gateway.runtime import Service
-from dragoman.http.server import Request
+from dragoman.gateway.model_resolver import ModelResolver
+from dragoman.gateway.runtime import Runtime
+from dragoman.http.server import ServerRequest
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -211,7 +211,7 @@ def test_an_error_of_our_own_is_a_500_in_the_clients_envelope(client: str, monke
         raise RuntimeError("secret thoughts of the machine")
 
     with running() as house:
-        monkeypatch.setattr(Routes, "route", broken)
+        monkeypatch.setattr(ModelResolver, "route", broken)
         told = house.post(PATHS[client], question(client, CHAT))
         assert told.status == 500
         assert "secret" not in message_of(client, told)
@@ -347,7 +347,7 @@ def _breaks(*_: object) -> NoReturn:
     raise RuntimeError("nobody foresaw this")
 
 
-async def _breaks_off(service: object, request: Request, *_: object, **__: object) -> None:
+async def _breaks_off(service: object, request: ServerRequest, *_: object, **__: object) -> None:
     request.start(200, [(b"content-type", b"text/plain")])
     request.write(b"so far")
     raise RuntimeError("nobody foresaw this")
@@ -382,7 +382,7 @@ def test_a_client_that_disconnects_beside_conversations_while_the_gateway_drains
 ) -> None:
     begun = threading.Event()
 
-    async def wait(service: Service, *_: object) -> None:
+    async def wait(service: Runtime, *_: object) -> None:
         service.draining = True
         begun.set()
         await service.loop.create_future()
@@ -400,7 +400,7 @@ def test_a_client_that_disconnects_beside_conversations_while_the_gateway_drains
 def test_a_gateway_that_stops_is_one_exchange_under_the_id_that_its_client_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def wait(service: Service, *_: object) -> None:
+    async def wait(service: Runtime, *_: object) -> None:
         service.draining = True
         service.loop.call_soon(stopping.server.cancel_all)
         await service.loop.create_future()

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Limits, Settings, Timeouts
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.http.phases import PACE_TIME
 from tests.gateway.harness import (
     CHAT,
@@ -228,7 +228,7 @@ def test_item_22_a4_budgets_outlive_a_reload() -> None:
         async def reload() -> None:
             former = house.app.service
             settings = replace(former.settings, limits=Limits(unfinished_bytes=5, buffered_bytes=6))
-            house.app.service = Service(settings, former.metrics, former.log, former.state, former=former)
+            house.app.service = Runtime(settings, former.metrics, former.log, former.state, former=former)
             assert house.app.service.unfinished is former.unfinished
             assert house.app.service.buffered is former.buffered
 

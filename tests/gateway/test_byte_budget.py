@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import OffloadBusy
-from dragoman.gateway.byte_budget import _READ, ByteBudget, Charge
+from dragoman.gateway.byte_budget import _READ, ByteBudget, ReaderCharge
 from tests import virtual_time
 from tests.step_counting import assert_linear
 
@@ -25,7 +25,7 @@ class Reader:
         self.left = length
         self.paused = False
         self.pauses = 0
-        self.charge: Charge = budget.of(key).open(self._pause, self._resume)
+        self.charge: ReaderCharge = budget.of(key).open(self._pause, self._resume)
 
     def _pause(self) -> None:
         self.paused = True
@@ -195,7 +195,7 @@ class Held(Reader):
 def test_readers_of_unknown_size_take_turns_and_wait_for_room() -> None:
     budget = ByteBudget(64 * MIB)
     reading, most = 0, 0
-    charges: list[Charge] = []
+    charges: list[ReaderCharge] = []
 
     async def read(key: str) -> None:
         nonlocal reading, most

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman.gateway.check_cache import KEPT, Found, KeptChecks
+from dragoman.gateway.check_cache import KEPT, CheckCache, CheckResult
 from tests.virtual_time import run
 
 PLACE = ("chat", "openai-chat")
@@ -18,7 +18,7 @@ class Provider:
     def __init__(self) -> None:
         self.asked = self.busy = self.most = 0
 
-    async def __call__(self) -> Found:
+    async def __call__(self) -> CheckResult:
         self.asked += 1
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -26,12 +26,12 @@ class Provider:
             await asyncio.sleep(1.0)
         finally:
             self.busy -= 1
-        return Found(able=self.asked == 1)
+        return CheckResult(able=self.asked == 1)
 
 
 def test_a_crowd_has_one_call_made() -> None:
     async def main() -> None:
-        provider, checks = Provider(), KeptChecks(asyncio.get_running_loop().time)
+        provider, checks = Provider(), CheckCache(asyncio.get_running_loop().time)
         found = await asyncio.gather(*(checks.of(PLACE, provider) for _ in range(50)))
         assert (provider.asked, {each.able for each in found}) == (1, {True})
         other = await checks.of(("chat", "anthropic-messages"), provider)
@@ -42,7 +42,7 @@ def test_a_crowd_has_one_call_made() -> None:
 
 def test_what_is_old_is_found_anew() -> None:
     async def main() -> None:
-        provider, checks = Provider(), KeptChecks(asyncio.get_running_loop().time)
+        provider, checks = Provider(), CheckCache(asyncio.get_running_loop().time)
         await checks.of(PLACE, provider)
         await asyncio.sleep(KEPT - 0.1)
         await checks.of(PLACE, provider)
@@ -56,7 +56,7 @@ def test_what_is_old_is_found_anew() -> None:
 
 def test_one_who_leaves_leaves_the_place_to_the_next() -> None:
     async def main() -> None:
-        provider, checks = Provider(), KeptChecks(asyncio.get_running_loop().time)
+        provider, checks = Provider(), CheckCache(asyncio.get_running_loop().time)
         first = asyncio.ensure_future(checks.of(PLACE, provider))
         second = asyncio.ensure_future(checks.of(PLACE, provider))
         await asyncio.sleep(0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.claude_names import alias, meant, needs_alias, title
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, running, settings_for, whole
 from tests.gateway.says import question, tells
@@ -30,10 +30,10 @@ def test_what_it_adds_is_no_part_of_the_name(name: str, looked_up: str) -> None:
 
 def with_lines(port: int) -> Settings:
     lines = (
-        Line(pattern="large", targets=("messages/claude-opus-5[1m]",)),
-        Line(pattern="own[1m]", targets=("chat/own",)),
-        Line(pattern="own", targets=("chat/other",)),
-        Line(pattern="*", targets=("responses/*",)),
+        RouteConfig(pattern="large", targets=("messages/claude-opus-5[1m]",)),
+        RouteConfig(pattern="own[1m]", targets=("chat/own",)),
+        RouteConfig(pattern="own", targets=("chat/other",)),
+        RouteConfig(pattern="*", targets=("responses/*",)),
     )
     return replace(settings_for(port), routes=lines)
 

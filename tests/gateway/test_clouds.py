@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.cli import main
-from dragoman.config.settings import Line, Server, Settings, Timeouts
+from dragoman.config.settings import RouteConfig, Server, Settings, Timeouts
 from dragoman.gateway.provider_probe import check_live
 from tests.cli.machine import signals_restored
 from tests.gateway.clouds import (
@@ -736,7 +736,7 @@ def test_a_name_that_would_change_the_address_is_not_found(cloud: str, name: str
 @BOTH
 @CLIENTS
 def test_an_account_that_stands_in_a_route_is_not_shown(client: str, streamed: bool) -> None:
-    route = Line(pattern="fast", targets=(f"bedrock/{PROFILE}",))
+    route = RouteConfig(pattern="fast", targets=(f"bedrock/{PROFILE}",))
     with running(Script("bedrock", HELLO), settings_of(routes=[route])) as house:
         answer = asked(house, "bedrock", client, model="fast", streamed=streamed)
         assert answer.status == 200

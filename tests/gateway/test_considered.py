@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Missing, Settings, Storage
+from dragoman.config.settings import Missing, RouteConfig, Settings, Storage
 from dragoman.gateway.observability.record import Record
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.records.exchanges import find
 from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
-from dragoman.records.journal_entry import Considered
+from dragoman.records.journal_entry import CandidateEntry
 from dragoman.records.journal_ingest import drain_all
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
 from dragoman.store.exports import Exports
 from dragoman.store.record_tables import open_account_tables
@@ -32,13 +32,13 @@ from tests.screen import fits
 
 SECRET = "The raven's name is Huckebein."
 LINES = (
-    Line(pattern="two", targets=("chat/m", "messages/m")),
-    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
-    Line(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**7),
-    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
-    Line(pattern="faithful", targets=("messages/m", "responses/m", "chat/m"), policy="least-loss"),
-    Line(pattern="some", targets=("chat/m", "gone/m", "messages/m")),
-    Line(pattern="many", targets=tuple(f"chat/m{number}" for number in range(20)), policy="cheapest"),
+    RouteConfig(pattern="two", targets=("chat/m", "messages/m")),
+    RouteConfig(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
+    RouteConfig(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**7),
+    RouteConfig(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    RouteConfig(pattern="faithful", targets=("messages/m", "responses/m", "chat/m"), policy="least-loss"),
+    RouteConfig(pattern="some", targets=("chat/m", "gone/m", "messages/m")),
+    RouteConfig(pattern="many", targets=tuple(f"chat/m{number}" for number in range(20)), policy="cheapest"),
 )
 GONE = Missing(left_out="providers.gone", key="providers.gone.api_key", problem="no key", remedy="set one", line=7)
 # Pico-dollars for a token.
@@ -63,7 +63,7 @@ def failed(house: House, target: str, times: int) -> None:
     traffic = house.app.service.traffic
     now = traffic.clock()
     for begun in range(times):
-        traffic.health.note(target, Kind.NO_ANSWER, now + begun / 100, now + begun / 100 - PROMPT)
+        traffic.health.note(target, AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100 - PROMPT)
 
 
 def suspect(house: House) -> None:
@@ -198,7 +198,7 @@ def test_figures_are_those_that_the_policy_asked_for() -> None:
     losses = [found.losses for found in record.considered if found.losses is not None]
     assert losses[0] == 0 < losses[1] and losses == sorted(losses) and len(losses) == 3
     _, record, line = asked(*CASES["the speed of one is known"][:2])
-    assert record.considered[0] == Considered("messages/m", first_token=500_000, rate=50.0)
+    assert record.considered[0] == CandidateEntry("messages/m", first_token=500_000, rate=50.0)
     assert json.loads(line)["considered"][0] == {
         "target": "messages/m",
         "first_token": 0.5,
@@ -246,7 +246,7 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
     with closing(open_account_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
         assert found.details.considered == ranked.considered
-        assert ranked.considered == (Considered("messages/m"), Considered("chat/m", LAST_RESORT))
+        assert ranked.considered == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))
         assert find(tables, calm.id).details.considered == ()
         exports = Exports(tables.connection)
         lines = [json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, 1 << 60))]

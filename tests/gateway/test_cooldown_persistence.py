@@ -13,18 +13,18 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.cooldown_persistence import KeptRests
+from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.shared_memory import Page
-from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.routing_state_sync import TrafficNews
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.processes.worker_channel import WorkerChannel
+from dragoman.gateway.routing_state_sync import RoutingStateSync
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses import stored_state
 from dragoman.providers.key_cooldowns import LONGEST, digest_of
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
-from dragoman.routing.health_state import Level
+from dragoman.routing.health_state import HealthLevel
 from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 
@@ -40,24 +40,24 @@ class Life:
         self.out = io.StringIO()
         self.now, self.wall = clock, wall
         with patch.object(stored_state, "open_tables", partial(open_tables, clock=lambda: self.wall)):
-            self.service = Service(settings, Metrics(), Log(self.out, json=True))
+            self.service = Runtime(settings, Metrics(), Log(self.out, json=True))
         self.service.clock = lambda: self.now
         for rotation in self.service._rotations.values():
             rotation._clock = self.service.clock
-        self.kept = KeptRests(lambda: self.service, lambda: self.wall)
-        self.news = TrafficNews(Channel(Page(1), 0, b""), lambda: self.service, self.kept)
+        self.kept = PersistedCooldowns(lambda: self.service, lambda: self.wall)
+        self.news = RoutingStateSync(WorkerChannel(SharedMemory(1), 0, b""), lambda: self.service, self.kept)
 
     def fail(self) -> None:
         """Let the target fail until it rests."""
         for _ in range(IN_A_ROW):
-            self.service.traffic.health.note(TARGET, Kind.UNREACHABLE, self.now, self.now)
+            self.service.traffic.health.note(TARGET, AttemptOutcome.UNREACHABLE, self.now, self.now)
 
     def rest(self, seconds: float) -> None:
         """Let the key rest."""
         self.service._rotations["chat"].cool(PROVIDER_KEY, seconds, "m", why="rate_limited", hint=86400.0)
 
     @property
-    def level(self) -> Level:
+    def level(self) -> HealthLevel:
         return self.service.traffic.health.standing(TARGET, self.now).level
 
     @property
@@ -85,13 +85,13 @@ def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
         async with life(file, clock=5000.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
-            assert before.level is Level.RESTING
+            assert before.level is HealthLevel.RESTING
         # The machine was started anew, two seconds later.
         async with life(file, clock=7.0, wall=wall + 2.0) as after:
-            assert after.level is Level.RESTING
+            assert after.level is HealthLevel.RESTING
             (report,) = after.service.traffic.health.reports(after.now)
             assert (round(report.standing.until, 3), round(report.since, 3), report.rests) == (10.0, 5.0, 1)
-            assert (report.last, round(report.failed, 3)) == (Kind.UNREACHABLE, 5.0)
+            assert (report.last, round(report.failed, 3)) == (AttemptOutcome.UNREACHABLE, 5.0)
             assert round(after.key_rests_for, 3) == 598.0
             ((place, notice),) = after.service._rotations["chat"].resting()
             assert (place, notice.why, notice.hint, round(notice.since, 3)) == (0, "rate_limited", 86400.0, 5.0)
@@ -110,10 +110,10 @@ def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: P
             before.service.clear("chat/m")
             permit = before.service.traffic.health.take_permit(TARGET, before.now, 60.0)
             assert permit is not None
-            before.service.traffic.health.note(TARGET, Kind.ANSWERED, before.now, before.now, None, permit)
-            assert before.level is Level.RAMPING
+            before.service.traffic.health.note(TARGET, AttemptOutcome.ANSWERED, before.now, before.now, None, permit)
+            assert before.level is HealthLevel.RAMPING
         async with life(file, clock=100.0, wall=wall + 1.0) as after:
-            assert (after.level, after.key_rests_for) == (Level.GOOD, 0.0)
+            assert (after.level, after.key_rests_for) == (HealthLevel.GOOD, 0.0)
 
     asyncio.run(main())
 
@@ -127,7 +127,7 @@ def test_pitfall_345_a_rest_that_was_cut_short_does_not_come_back(tmp_path: Path
             before.now += 1.0
             assert before.service.traffic.health.cut_short(TARGET, before.now)
         async with life(file, clock=100.0, wall=wall + 1.0) as after:
-            assert after.level is Level.GOOD
+            assert after.level is HealthLevel.GOOD
 
     asyncio.run(main())
 

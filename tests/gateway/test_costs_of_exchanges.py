@@ -9,13 +9,13 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import full_response_transitions
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.gateway.observability.journal_entries import outcome_of, settled_entry
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.records.journal_entry import FAILED, REFUSED, Money, Tokens
+from dragoman.records.journal_entry import FAILED, REFUSED, Money, TokenCounts
 from dragoman.records.rows import is_unpriced
 from dragoman.streaming import StreamPipeline
 from dragoman.tokens.families import family_of
@@ -146,7 +146,7 @@ def test_pitfall_415_the_same_usage_costs_the_same_streamed_or_whole(client: str
     assert money is not None
     assert replace(money, entry="x", version="") == COSTS[provider]
     assert money.entry == f"{NAMES[provider]}/served"
-    assert record.tokens == Tokens(
+    assert record.tokens == TokenCounts(
         input=3500,
         cache_read=2000,
         cache_write=500,
@@ -179,7 +179,7 @@ def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: st
     (record,) = records
     assert record.usage is None
     assert record.estimated
-    assert record.tokens == Tokens(input=count_request(sent, "served").tokens, output=counted(SAID))
+    assert record.tokens == TokenCounts(input=count_request(sent, "served").tokens, output=counted(SAID))
     assert record.money is not None and record.money.unpriced == ()
     assert record.money.output == record.tokens.output * 15_000
     assert [attempt.estimated for attempt in record.attempts] == [True]
@@ -207,7 +207,7 @@ TOTALS = {
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_388_a_reported_zero_is_not_replaced_by_an_estimate(client: str, provider: str, stream: bool) -> None:
     taken, said = TOTALS[provider]
-    for told, tokens in (({taken: 0, said: 7}, Tokens(output=7)), ({taken: 7, said: 0}, Tokens(input=7))):
+    for told, tokens in (({taken: 0, said: 7}, TokenCounts(output=7)), ({taken: 7, said: 0}, TokenCounts(input=7))):
         with recorded([replied(provider, told, stream=stream)], PRICED) as (house, records):
             assert house.post(PATH[client], question(client, provider, stream=stream)).status == 200
         (record,) = records
@@ -225,7 +225,7 @@ def test_pitfall_388_a_total_that_is_missing_is_counted_here(client: str, provid
             assert house.post(PATH[client], question(client, provider, stream=stream)).status == 200
             sent = house.provider.received[0].json()
         (record,) = records
-        counts = Tokens(
+        counts = TokenCounts(
             input=told.get(taken, count_request(sent, "served").tokens), output=told.get(said, counted(SAID))
         )
         assert (record.tokens, record.estimated) == (counts, True)
@@ -490,14 +490,14 @@ def test_pitfall_419_the_last_counts_of_a_stream_are_the_ones_that_count() -> No
         with recorded([streamed(told + b"data: [DONE]\n\n")], PRICED) as (house, records):
             house.post(PATH[client], question(client, CHAT, stream=True))
         (record,) = records
-        assert record.tokens == Tokens(input=10, output=3)
+        assert record.tokens == TokenCounts(input=10, output=3)
         assert not record.estimated
 
 
 def test_pitfall_425_what_a_failed_attempt_took_counts_with_what_followed() -> None:
     def settings(port: int) -> Settings:
         made = PRICED(port)
-        line = Line(pattern="both", targets=("responses/served", "messages/served"))
+        line = RouteConfig(pattern="both", targets=("responses/served", "messages/served"))
         return replace(made, routes=(*made.routes, line))
 
     failed: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "status": "failed", "output": []}
@@ -529,7 +529,7 @@ def test_what_a_failed_response_tells_of_its_counts_is_what_it_cost(client: str,
     (record,) = records
     assert record.failure == "internal"
     assert outcome_of(record) in (REFUSED, FAILED)
-    assert record.tokens == Tokens(input=3500, cache_read=2000, cache_write=500, output=200, thinking=50)
+    assert record.tokens == TokenCounts(input=3500, cache_read=2000, cache_write=500, output=200, thinking=50)
     assert not record.estimated
     # By hand: 1,000 plain at $3, 200 said at $15, 2,000 read at $0.30, 500 written at $3.75.
     assert record.money is not None
@@ -547,7 +547,7 @@ def test_a_failed_response_without_counts_is_an_error_unless_it_says_something(
 ) -> None:
     def settings(port: int) -> Settings:
         made = PRICED(port)
-        return replace(made, routes=(*made.routes, Line(pattern="both", targets=("responses/served",) * 2)))
+        return replace(made, routes=(*made.routes, RouteConfig(pattern="both", targets=("responses/served",) * 2)))
 
     made: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "status": "failed", "usage": None, "error": BROKE}
     failed = made if says else {**made, "output": []}

@@ -17,15 +17,15 @@ from dragoman.gateway.health_checks import HOURLY, LOOK, PATIENCE, Checks
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.http.upstream_call import Flight, HeaderList
+from dragoman.http.upstream_call import HeaderList, UpstreamCall
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import IN_A_ROW, LONGEST_REST
-from dragoman.routing.health_state import GOOD, Level, Standing
+from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.gateway.routed import target_of
 from tests.virtual_time import run
@@ -79,14 +79,14 @@ class Answer:
         self.is_closed = True
 
 
-class ToldService(Service):
+class ToldService(Runtime):
     """A service whose providers answer what they are told to."""
 
     said: Said = WELL
     asked: list[tuple[float, Order]]
     answers: list[Answer]
 
-    async def open(self, order: Order) -> Flight:
+    async def open(self, order: Order) -> UpstreamCall:
         self.asked.append((self.clock(), order))
         self.answers.append(Answer(self.said))
         return self.answers[-1]
@@ -115,15 +115,15 @@ class Town:
         """Let a target rest for the nth time in a row."""
         health, now = self.service.traffic.health, self.service.clock()
         for _ in range(IN_A_ROW):
-            health.note(target, Kind.SILENT, now, now)
+            health.note(target, AttemptOutcome.SILENT, now, now)
         for _ in range(rests - 1):
             # Whoever tries it when it is due, and fails, makes the next rest longer.
             health.cut_short(target, now)
             permit = health.take_permit(target, now, 60.0)
-            health.note(target, Kind.SILENT, now, now, permit=permit)
-        assert self.standing(target).level is Level.RESTING
+            health.note(target, AttemptOutcome.SILENT, now, now, permit=permit)
+        assert self.standing(target).level is HealthLevel.RESTING
 
-    def standing(self, target: str = TARGET) -> Standing:
+    def standing(self, target: str = TARGET) -> HealthState:
         return self.service.traffic.health.standing(target, self.service.clock())
 
     def times(self) -> list[int]:
@@ -164,12 +164,12 @@ def test_a_rest_ends_when_the_list_failed_and_works_again() -> None:
             here.fail(rests=10)
             here.service.said = DOWN
             await asyncio.sleep(EVERY)
-            assert here.standing() == Standing(Level.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
             here.service.said = WELL
             await asyncio.sleep(2 * LOOK)
             standing = here.standing()
             # Nothing but the next request says that it is well.
-            assert standing.level is Level.RESTING
+            assert standing.level is HealthLevel.RESTING
             assert standing.until == pytest.approx(EVERY + LOOK, abs=LOOK)
             permit = here.service.traffic.permits(target_of(here.service.routes, "chat/served", "openai-chat"), 60.0)
             assert permit is not None and permit.number
@@ -189,7 +189,9 @@ def test_pitfall_354_they_are_off_by_default_and_ask_nobody_while_nothing_rests(
         async with town() as here:
             # Others rest, and of this one a target has failed, but does not rest.
             here.fail(ELSEWHERE, rests=10)
-            here.service.traffic.health.note(TARGET, Kind.OVERLOADED, here.service.clock(), here.service.clock())
+            here.service.traffic.health.note(
+                TARGET, AttemptOutcome.OVERLOADED, here.service.clock(), here.service.clock()
+            )
             await asyncio.sleep(LONGEST_REST)
             assert here.times() == []
 
@@ -254,12 +256,12 @@ def test_pitfall_355_what_is_about_the_check_itself_says_nothing(said: Said) -> 
             here.service.said = said
             await asyncio.sleep(EVERY - LOOK)
             assert here.counted() == {("chat", "unknown"): 1}
-            assert here.standing() == Standing(Level.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
             # And so it has not seen what a list that works could end.
             here.service.said = WELL
             await asyncio.sleep(EVERY)
             assert here.counted()["chat", "alive"] == 1
-            assert here.standing() == Standing(Level.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
 
     run(main())
 
@@ -304,14 +306,14 @@ def test_pitfall_355_a_check_that_fails_makes_nobody_ill_and_no_rest_longer(said
             here.fail(rests=3)
             before = here.standing()
             health = here.service.traffic.health
-            health.note(ANOTHER, Kind.ANSWERED, 0.0, 0.0)
-            health.note("chat/suspect", Kind.OVERLOADED, 0.0, 0.0)
+            health.note(ANOTHER, AttemptOutcome.ANSWERED, 0.0, 0.0)
+            health.note("chat/suspect", AttemptOutcome.OVERLOADED, 0.0, 0.0)
             here.service.said = said
             await asyncio.sleep(PATIENCE + 2 * LOOK)
             assert here.counted() == {("chat", "failing"): 1}
             assert here.standing() == before
             assert here.standing(ANOTHER) is GOOD
-            assert here.standing("chat/suspect").level is Level.SUSPECT
+            assert here.standing("chat/suspect").level is HealthLevel.SUSPECT
             # When it is over, it is over, whatever checks find: nobody is asked any more.
             await asyncio.sleep(before.until)
             assert here.service.traffic.health.take_permit(TARGET, here.service.clock(), 60.0) is not None
@@ -345,7 +347,7 @@ def test_each_rest_that_is_cut_short_takes_a_check_that_failed_during_it() -> No
             assert here.standing().until < 6.0
             # The list was right, and the conversation fails all the same.
             now = here.service.clock()
-            health.note(TARGET, Kind.SILENT, now, now, permit=health.take_permit(TARGET, now, 60.0))
+            health.note(TARGET, AttemptOutcome.SILENT, now, now, permit=health.take_permit(TARGET, now, 60.0))
             before = here.standing()
             assert before.until == now + LONGEST_REST
             await asyncio.sleep(20.0)
@@ -471,7 +473,7 @@ def test_what_was_asked_of_a_provider_that_is_another_now_says_nothing() -> None
             here.service.said = WELL
             here.reload(checked(keys=("sk-another-key-of-the-provider",)))
             # What was held against the other one is forgotten, and so nobody is asked any more.
-            assert here.standing().level is Level.GOOD
+            assert here.standing().level is HealthLevel.GOOD
             await asyncio.sleep(PATIENCE)
             assert here.counted() == {}
 

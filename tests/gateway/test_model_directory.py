@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway.model_directory import fits, look_up, names_table, search
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.model_description import DescribedName, DescribedTarget, Price
-from dragoman.routing.route import When
-from dragoman.rules.capabilities import Row
+from dragoman.routing.route import RuleCondition
+from dragoman.rules.capabilities import CapabilityRow
 from tests.gateway.harness import CHAT, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 
@@ -22,12 +22,12 @@ from tests.gateway.says import with_provider
 def lines(port: int) -> Settings:
     """A line of two targets, one of them without pictures and reasoning, and a pattern."""
     made = settings_for(port)
-    rows = (Row(protocol=CHAT, changes={"images": False, "reasons": False}),)
+    rows = (CapabilityRow(protocol=CHAT, changes={"images": False, "reasons": False}),)
     routes = (
-        Line(pattern="both", targets=("chat/small", "messages/claude-opus-5"), policy="cheapest"),
-        Line(pattern="x-*", targets=("chat/*",)),
+        RouteConfig(pattern="both", targets=("chat/small", "messages/claude-opus-5"), policy="cheapest"),
+        RouteConfig(pattern="x-*", targets=("chat/*",)),
     )
-    defaults = (Line(pattern="gpt-*", targets=("responses/*",)),)
+    defaults = (RouteConfig(pattern="gpt-*", targets=("responses/*",)),)
     providers = {**made.providers, "chat": replace(made.providers["chat"], rows=rows)}
     prices = {"chat/small": Override(rates=Rates(input=3_000_000, output=15_000_000))}
     return replace(made, routes=routes, defaults=defaults, providers=providers, prices=prices)
@@ -81,8 +81,8 @@ def test_patterns_come_last_with_what_they_lead_to() -> None:
 
 
 def test_a_pattern_is_told_once_with_what_its_rules_lead_to() -> None:
-    rule = LineRule(when=When(tools=True), targets=("chat/small", "messages/*"))
-    own = Line(pattern="gpt-*", targets=("messages/*",), rules=(rule,))
+    rule = RouteRule(when=RuleCondition(tools=True), targets=("chat/small", "messages/*"))
+    own = RouteConfig(pattern="gpt-*", targets=("messages/*",), rules=(rule,))
 
     def ruled(port: int) -> Settings:
         made = lines(port)

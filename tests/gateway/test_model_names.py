@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of, route_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.listing import ListedModel
 from tests.gateway.harness import CHAT, House, running, settings_for
 
@@ -14,17 +14,17 @@ from tests.gateway.harness import CHAT, House, running, settings_for
 def lines(port: int) -> Settings:
     """Lines of all kinds."""
     routes = (
-        Line(pattern="mine", targets=("chat/served",)),
-        Line(pattern="messages/served", targets=("chat/served", "all/served")),
-        Line(pattern="x-*", targets=("chat/*",)),
-        Line(pattern="nowhere", targets=("echo/text@nobody",)),
+        RouteConfig(pattern="mine", targets=("chat/served",)),
+        RouteConfig(pattern="messages/served", targets=("chat/served", "all/served")),
+        RouteConfig(pattern="x-*", targets=("chat/*",)),
+        RouteConfig(pattern="nowhere", targets=("echo/text@nobody",)),
     )
     return replace(settings_for(port), routes=routes)
 
 
 def told(house: House, name: str, listed: ListedModel | None = None) -> ListedModel:
     """What is told of a name, after the provider listed a model."""
-    service: Service = house.app.service
+    service: Runtime = house.app.service
     if listed is not None:
         service.listed.keep(service.settings.providers["chat"], [listed], 1.0)
     return model_of(service, name, route_of(service, name, CHAT))

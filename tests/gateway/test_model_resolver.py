@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway import model_resolver as module
 from dragoman.gateway.advice import shown
-from dragoman.gateway.model_resolver import Routes, UnknownModel, filled
+from dragoman.gateway.model_resolver import ModelResolver, UnknownModel, filled
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.route import Route, When
+from dragoman.routing.route import Route, RuleCondition
 from dragoman.routing.target import Target
 from tests.gateway.routed import target_of
 
@@ -35,11 +35,13 @@ PROVIDERS = {
 }
 
 
-def routes(*lines: tuple[str, str], defaults: tuple[tuple[str, str], ...] = ()) -> Routes:
-    def read(line: tuple[str, str]) -> Line:
-        return Line(pattern=line[0], targets=line[1:])
+def routes(*lines: tuple[str, str], defaults: tuple[tuple[str, str], ...] = ()) -> ModelResolver:
+    def read(line: tuple[str, str]) -> RouteConfig:
+        return RouteConfig(pattern=line[0], targets=line[1:])
 
-    return Routes(Settings(providers=PROVIDERS, routes=tuple(map(read, lines)), defaults=tuple(map(read, defaults))))
+    return ModelResolver(
+        Settings(providers=PROVIDERS, routes=tuple(map(read, lines)), defaults=tuple(map(read, defaults)))
+    )
 
 
 LINES = (
@@ -196,28 +198,28 @@ def test_a_target_with_a_protocol_is_spelled_as_health_knows_it() -> None:
 )
 def test_a_common_name_means_the_catalogues_provider(name: str, provider: str, variable: str) -> None:
     with pytest.raises(UnknownModel) as caught:
-        target_of(Routes(Settings(providers={"echo": PROVIDERS["echo"]})), name, CHAT)
+        target_of(ModelResolver(Settings(providers={"echo": PROVIDERS["echo"]})), name, CHAT)
     assert str(caught.value) == f"{provider} has no key here: set {variable}"
     alias, slash, model = name.partition("/")
     if not slash:
         return
     there = {provider: replace(PROVIDERS["local"], name=provider)}
-    assert target_of(Routes(Settings(providers=there)), name, CHAT).id == f"{provider}/{model}"
+    assert target_of(ModelResolver(Settings(providers=there)), name, CHAT).id == f"{provider}/{model}"
     # A provider or a line of that very name goes first.
     named = {**there, alias: replace(PROVIDERS["local"], name=alias)}
-    assert target_of(Routes(Settings(providers=named)), name, CHAT).provider.name == alias
-    lines = (Line(pattern=f"{alias}/*", targets=(f"{provider}/mine",)),)
-    assert target_of(Routes(Settings(providers=there, routes=lines)), name, CHAT).model == "mine"
+    assert target_of(ModelResolver(Settings(providers=named)), name, CHAT).provider.name == alias
+    lines = (RouteConfig(pattern=f"{alias}/*", targets=(f"{provider}/mine",)),)
+    assert target_of(ModelResolver(Settings(providers=there, routes=lines)), name, CHAT).model == "mine"
 
 
 def test_a_common_name_means_a_twin_where_only_that_is_there() -> None:
-    twin = Routes(Settings(providers={"kimi-coding": replace(PROVIDERS["local"], name="kimi-coding")}))
+    twin = ModelResolver(Settings(providers={"kimi-coding": replace(PROVIDERS["local"], name="kimi-coding")}))
     assert target_of(twin, "kimi/k2", CHAT).id == "kimi-coding/k2"
 
 
 def test_servers_of_this_machine_are_offered_only_if_they_run() -> None:
     local = {name: replace(PROVIDERS["local"], name=name, models=None) for name in ("ollama", "vllm")}
-    found = Routes(Settings(providers=PROVIDERS, local=local))
+    found = ModelResolver(Settings(providers=PROVIDERS, local=local))
     found.listed = lambda provider: ("qwen3",) if provider.name == "vllm" else ()
     with pytest.raises(UnknownModel, match=r"one of the providers: openai, anthropic, local, echo, vllm$"):
         target_of(found, "zzzzzzzzzzzz", CHAT)
@@ -285,39 +287,41 @@ def test_the_same_name_leads_clients_of_different_protocols_to_their_own_endpoin
 
 
 def test_strictness_comes_with_the_line() -> None:
-    line = Line(pattern="careful", targets=("local/x",), strict=True)
-    found = Routes(Settings(providers=PROVIDERS, routes=(line,)))
+    line = RouteConfig(pattern="careful", targets=("local/x",), strict=True)
+    found = ModelResolver(Settings(providers=PROVIDERS, routes=(line,)))
     assert target_of(found, "careful", CHAT).strict
     assert not target_of(found, "local/x", CHAT).strict
 
 
 SEVERAL = (
-    Line(pattern="smart", targets=("anthropic/opus", "openai/gpt-5.1")),
-    Line(pattern="turns", targets=("local/a", "local/b"), policy="round-robin"),
-    Line(pattern="split", targets=("local/old", "local/new"), weights=(0, 3), policy="weighted"),
-    Line(pattern="wise-*", targets=("anthropic/*", "local/copy-*")),
-    Line(pattern="alias", targets=("smart",), strict=True, retries=1),
-    Line(pattern="nested", targets=("local/x", "patient", "wise-one"), retries=2, max_cost=7, strict=True),
-    Line(pattern="patient", targets=("local/x", "local/y"), retries=3, first_byte=20.0, max_cost=9, refusals=True),
-    Line(
+    RouteConfig(pattern="smart", targets=("anthropic/opus", "openai/gpt-5.1")),
+    RouteConfig(pattern="turns", targets=("local/a", "local/b"), policy="round-robin"),
+    RouteConfig(pattern="split", targets=("local/old", "local/new"), weights=(0, 3), policy="weighted"),
+    RouteConfig(pattern="wise-*", targets=("anthropic/*", "local/copy-*")),
+    RouteConfig(pattern="alias", targets=("smart",), strict=True, retries=1),
+    RouteConfig(pattern="nested", targets=("local/x", "patient", "wise-one"), retries=2, max_cost=7, strict=True),
+    RouteConfig(
+        pattern="patient", targets=("local/x", "local/y"), retries=3, first_byte=20.0, max_cost=9, refusals=True
+    ),
+    RouteConfig(
         pattern="ruled-*",
         targets=("anthropic/*",),
         policy="cheapest",
         sticky=False,
         rules=(
-            LineRule(when=When(input_over=60_000), targets=("openai/gpt-5.1",)),
-            LineRule(when=When(tools=True), targets=("smart",)),
-            LineRule(when=When(images=True), targets=("local/a", "local/big-*")),
+            RouteRule(when=RuleCondition(input_over=60_000), targets=("openai/gpt-5.1",)),
+            RouteRule(when=RuleCondition(tools=True), targets=("smart",)),
+            RouteRule(when=RuleCondition(images=True), targets=("local/a", "local/big-*")),
         ),
     ),
-    Line(pattern="dear", targets=("local/x",), max_cost=5),
-    Line(pattern="local/own", targets=("local/own", "openai/gpt-5.1")),
-    Line(pattern="same", targets=("local/m", "openai/other", "openai/m", "patient")),
+    RouteConfig(pattern="dear", targets=("local/x",), max_cost=5),
+    RouteConfig(pattern="local/own", targets=("local/own", "openai/gpt-5.1")),
+    RouteConfig(pattern="same", targets=("local/m", "openai/other", "openai/m", "patient")),
 )
 
 
-def several(*, keeps: bool = False) -> Routes:
-    return Routes(Settings(providers=PROVIDERS, routes=SEVERAL), keeps=keeps)
+def several(*, keeps: bool = False) -> ModelResolver:
+    return ModelResolver(Settings(providers=PROVIDERS, routes=SEVERAL), keeps=keeps)
 
 
 def ids(targets: Iterable[Target | Route]) -> list[str]:
@@ -424,13 +428,15 @@ def test_pitfall_305_a_name_comes_to_targets_whatever_form_it_has(line: str) -> 
     """A plain name, another name for a line, a pattern and a rule: all that is ever tried is a provider's model."""
     lines = (
         *SEVERAL,
-        Line(pattern="plain", targets=("local/a", "local/b")),
-        Line(pattern="any-*", targets=(line, "local/b")),
-        Line(
-            pattern="one-*", targets=("local/a",), rules=(LineRule(when=When(tools=True), targets=(line, "local/b")),)
+        RouteConfig(pattern="plain", targets=("local/a", "local/b")),
+        RouteConfig(pattern="any-*", targets=(line, "local/b")),
+        RouteConfig(
+            pattern="one-*",
+            targets=("local/a",),
+            rules=(RouteRule(when=RuleCondition(tools=True), targets=(line, "local/b")),),
         ),
     )
-    found = Routes(Settings(providers=PROVIDERS, routes=lines))
+    found = ModelResolver(Settings(providers=PROVIDERS, routes=lines))
     for name in ("plain", "any-x", "one-x", "alias", "wise-x"):
         targets = found.route(name, CHAT).targets
         assert len(targets) > 1
@@ -471,9 +477,9 @@ def test_those_alike_serve_the_model_of_the_first() -> None:
 
 
 def test_a_line_that_comes_to_no_model_is_unknown() -> None:
-    lines = (Line(pattern="team/*", targets=("local/*", "openai/gpt-5.1")),)
+    lines = (RouteConfig(pattern="team/*", targets=("local/*", "openai/gpt-5.1")),)
     with pytest.raises(UnknownModel):
-        Routes(Settings(providers=PROVIDERS, routes=lines)).route("team/", CHAT)
+        ModelResolver(Settings(providers=PROVIDERS, routes=lines)).route("team/", CHAT)
 
 
 def test_an_unknown_name_is_told_lines_with_several_targets_too() -> None:

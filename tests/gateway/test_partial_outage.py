@@ -14,7 +14,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
@@ -49,7 +49,7 @@ class Targets:
 
 
 def settings(port: int) -> Settings:
-    route = Line(pattern="route", targets=("chat/first", "chat/second"), sticky=False)
+    route = RouteConfig(pattern="route", targets=("chat/first", "chat/second"), sticky=False)
     return replace(settings_for(port), routes=(route,))
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway import paths
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, api_path_of, is_plain, is_relayed
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, EndpointKind, api_path_of, is_plain, is_relayed
 
 ENDPOINTS = {
-    "/v1/messages": (Kind.CONVERSATION, MESSAGES),
-    "/v1/chat/completions": (Kind.CONVERSATION, CHAT),
-    "/v1/responses": (Kind.CONVERSATION, RESPONSES),
-    "/v1/messages/count_tokens": (Kind.COUNT, MESSAGES),
-    "/v1/responses/input_tokens": (Kind.COUNT, RESPONSES),
-    "/v1/models": (Kind.MODELS, ""),
-    "/metrics": (Kind.METRICS, ""),
-    "/status": (Kind.STATUS, ""),
-    "/route": (Kind.ROUTE, ""),
-    "/api/hello": (Kind.HELLO, ""),
-    "/health": (Kind.HEALTH, ""),
-    "/healthz": (Kind.HEALTH, ""),
-    "/readyz": (Kind.READY, ""),
-    "/": (Kind.HOME, ""),
+    "/v1/messages": (EndpointKind.CONVERSATION, MESSAGES),
+    "/v1/chat/completions": (EndpointKind.CONVERSATION, CHAT),
+    "/v1/responses": (EndpointKind.CONVERSATION, RESPONSES),
+    "/v1/messages/count_tokens": (EndpointKind.COUNT, MESSAGES),
+    "/v1/responses/input_tokens": (EndpointKind.COUNT, RESPONSES),
+    "/v1/models": (EndpointKind.MODELS, ""),
+    "/metrics": (EndpointKind.METRICS, ""),
+    "/status": (EndpointKind.STATUS, ""),
+    "/route": (EndpointKind.ROUTE, ""),
+    "/api/hello": (EndpointKind.HELLO, ""),
+    "/health": (EndpointKind.HEALTH, ""),
+    "/healthz": (EndpointKind.HEALTH, ""),
+    "/readyz": (EndpointKind.READY, ""),
+    "/": (EndpointKind.HOME, ""),
 }
 
 
@@ -46,7 +46,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pasted_base_url_means_the_same_in_every_form(form: str) -> None:
     place = api_path_of(FORMS[form])
-    assert (place.kind, place.protocol, place.rest) == (Kind.CONVERSATION, MESSAGES, "/messages")
+    assert (place.kind, place.protocol, place.rest) == (EndpointKind.CONVERSATION, MESSAGES, "/messages")
     assert place.methods == ("POST",)
 
 
@@ -75,7 +75,7 @@ def test_pitfall_209_the_family_in_the_path_decides_the_shape_of_the_list(path: 
 )
 def test_a_models_name_keeps_its_slashes(path: str, rest: str) -> None:
     place = api_path_of(path)
-    assert (place.kind, place.rest) == (Kind.MODEL, rest)
+    assert (place.kind, place.rest) == (EndpointKind.MODEL, rest)
 
 
 OTHERS = {
@@ -91,16 +91,16 @@ OTHERS = {
 @pytest.mark.parametrize("path", OTHERS)
 def test_other_paths_of_an_api_belong_to_a_provider_and_have_its_envelope(path: str) -> None:
     place = api_path_of(path)
-    assert (place.kind, place.protocol) == (Kind.OTHER, OTHERS[path])
+    assert (place.kind, place.protocol) == (EndpointKind.OTHER, OTHERS[path])
 
 
 KEPT = {
-    "/v1/responses/resp_1": Kind.STORED,
-    "/responses/resp_1/cancel": Kind.STORED,
-    "/v1/responses/resp_1/input_items/": Kind.STORED,
-    "/openai/v1/conversations/conv_1/items": Kind.CONVERSATIONS,
-    "/v1/conversations": Kind.CONVERSATIONS,
-    "/v1/responses/compact": Kind.COMPACT,
+    "/v1/responses/resp_1": EndpointKind.STORED,
+    "/responses/resp_1/cancel": EndpointKind.STORED,
+    "/v1/responses/resp_1/input_items/": EndpointKind.STORED,
+    "/openai/v1/conversations/conv_1/items": EndpointKind.CONVERSATIONS,
+    "/v1/conversations": EndpointKind.CONVERSATIONS,
+    "/v1/responses/compact": EndpointKind.COMPACT,
 }
 
 
@@ -115,7 +115,7 @@ def test_what_is_kept_has_paths_of_its_own(path: str) -> None:
     "path", ["/favicon.ico", "/robots.txt", "/.env", "/admin", "/Messages", "*", "/v1messages", "/V1/messages"]
 )
 def test_what_belongs_to_nobody_goes_to_nobody(path: str) -> None:
-    assert api_path_of(path).kind is Kind.NOWHERE
+    assert api_path_of(path).kind is EndpointKind.NOWHERE
 
 
 def test_paths_without_number_are_not_remembered() -> None:
@@ -133,7 +133,7 @@ def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit(
     known = dict(paths._KNOWN)
     try:
         for count in range(2000):
-            assert api_path_of("/" * (count + 1) + "v1/messages").kind is Kind.CONVERSATION
+            assert api_path_of("/" * (count + 1) + "v1/messages").kind is EndpointKind.CONVERSATION
         assert len(paths._KNOWN) == paths._KNOWN_LIMIT
     finally:
         paths._KNOWN.clear()
@@ -142,7 +142,7 @@ def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit(
 
 @pytest.mark.parametrize("path", ["/v1/%63hat/completions", "/%76%31/chat/completions", "/v1/chat/%63ompletions"])
 def test_an_endpoint_has_no_second_name(path: str) -> None:
-    assert api_path_of(path).kind is Kind.CONVERSATION
+    assert api_path_of(path).kind is EndpointKind.CONVERSATION
 
 
 @pytest.mark.parametrize("path", ["/v1/files/%2e%2e/x", "/v1/files/a%2Fb", "/v1/files/%zz", "/v1/files/a%20b"])
@@ -165,7 +165,7 @@ def test_what_needs_its_escape_keeps_it(path: str) -> None:
 )
 def test_no_spelling_leads_past_the_owner_of_what_a_provider_keeps(path: str) -> None:
     # Some servers decode before they look, take no notice of case, or cut parameters off.
-    assert (api_path_of(path).kind, api_path_of(path).protocol) == (Kind.NOWHERE, RESPONSES)
+    assert (api_path_of(path).kind, api_path_of(path).protocol) == (EndpointKind.NOWHERE, RESPONSES)
 
 
 COMPUTED = (

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from dragoman.gateway.provider_probe import Answer, ask_all, check_live
+from dragoman.gateway.provider_probe import ProbeResponse, ask_all, check_live
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -80,7 +80,7 @@ def test_a_page_is_no_list_of_models() -> None:
 
 
 def test_an_answer_says_when_it_was() -> None:
-    async def check() -> list[Answer]:
+    async def check() -> list[ProbeResponse]:
         provider = ScriptedProvider(lambda received: replace(whole({"data": []}), headers=(("Date", DATE),)))
         await provider.start()
         try:

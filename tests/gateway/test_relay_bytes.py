@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, running, settings_for, stream, whole
 from tests.sdk.providers import Turn, answer
 from tests.sdk.providers import stream as stream_of
@@ -30,7 +30,7 @@ def one_provider(protocol: str) -> Callable[[int], Settings]:
     """A gateway where the provider's own names are used as they are."""
 
     def settings(port: int) -> Settings:
-        route = Line(pattern="served", targets=(f"{PROVIDERS[protocol]}/served",))
+        route = RouteConfig(pattern="served", targets=(f"{PROVIDERS[protocol]}/served",))
         return replace(settings_for(port), routes=(route,))
 
     return settings

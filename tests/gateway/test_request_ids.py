@@ -10,7 +10,7 @@ import pytest
 from dragoman.gateway.observability.journal_entries import settled_entry
 from dragoman.gateway.observability.record import Record
 from dragoman.records.exchanges import find
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.record_tables import open_account_tables
 from tests.gateway.harness import (
     CHAT,
@@ -152,7 +152,7 @@ def found_by(records: list[Record], ids: list[str]) -> None:
     """Every record is the one that its id leads to; an answer on the relay may have none."""
     assert len(records) == len(ids)
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(settled_entry(record, "off"), Placed()) for record in records])
+        fill(tables, [(settled_entry(record, "off"), AssignedThread()) for record in records])
         for record, name in zip(records, ids, strict=True):
             assert not name or find(tables, name).row.id == record.id
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
-from dragoman.config.settings import Key, Line, Settings
+from dragoman.config.settings import Key, RouteConfig, Settings
 from dragoman.gateway import route_preflight
 from dragoman.gateway.check_cache import KEPT
 from dragoman.http.address import Origin
@@ -33,7 +33,9 @@ def asking(port: int) -> Settings:
     """Providers that are asked what they have, in the place of those that are configured with it."""
     settings = settings_for(port)
     providers = {name: replace(provider, models=None) for name, provider in settings.providers.items()}
-    return replace(settings, providers=providers, routes=(Line(pattern="two", targets=("chat/served", "chat/gone")),))
+    return replace(
+        settings, providers=providers, routes=(RouteConfig(pattern="two", targets=("chat/served", "chat/gone")),)
+    )
 
 
 def test_a_provider_that_answers_is_well_and_is_asked_once_for_all_of_its_models() -> None:

@@ -8,18 +8,18 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway import routing_state as traffic_module
-from dragoman.gateway.routing_state import Traffic
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.routing_state import RoutingState
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
-from dragoman.routing.health_state import Level
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
+from dragoman.routing.health_state import HealthLevel
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import Affinity, Dice, Plan, PlanInputs, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
@@ -27,12 +27,12 @@ from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply,
 from tests.gateway.says import question, tells
 
 LINES = (
-    Line(pattern="two", targets=("chat/m", "messages/m")),
-    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
-    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
-    Line(pattern="abroad", targets=("messages/m", "messages/n")),
+    RouteConfig(pattern="two", targets=("chat/m", "messages/m")),
+    RouteConfig(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
+    RouteConfig(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    RouteConfig(pattern="abroad", targets=("messages/m", "messages/n")),
 )
-NEEDS = Needs(size=100)
+NEEDS = Requirements(size=100)
 
 
 def _lined(settings: Settings) -> Settings:
@@ -43,19 +43,25 @@ class _Line:
     """A line of a running gateway, and its traffic."""
 
     def __init__(self, house: House, name: str) -> None:
-        self.service: Service = house.app.service
+        self.service: Runtime = house.app.service
         self.route: Route = self.service.routes.route(name, CHAT)
         self.first, self.second = self.route.targets
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> RoutingState:
         return self.service.traffic
 
     def order(self, conversation: str = "") -> list[Target]:
         return [*self.traffic.plan(self.route, NEEDS, self.service.knowledge, conversation).order]
 
     def ended(
-        self, target: Target, kind: Kind, *, seconds: float = 1.0, first: float = 0.0, permit: Permit | None = None
+        self,
+        target: Target,
+        kind: AttemptOutcome,
+        *,
+        seconds: float = 1.0,
+        first: float = 0.0,
+        permit: Permit | None = None,
     ) -> None:
         now = self.traffic.clock()
         usage = Usage(input=10, output=100)
@@ -76,21 +82,21 @@ def test_a_failure_moves_a_target_behind_at_once() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         assert line.order() == [line.first, line.second]
-        line.ended(line.first, Kind.NO_ANSWER)
+        line.ended(line.first, AttemptOutcome.NO_ANSWER)
         assert line.order() == [line.second, line.first]
-        line.ended(line.second, Kind.WRONG_REQUEST)
+        line.ended(line.second, AttemptOutcome.WRONG_REQUEST)
         assert line.order() == [line.second, line.first]
 
 
 def test_a_conversation_stays_with_whoever_answered() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
-        line.traffic.pin("", "c", Pin(line.second.id))
+        line.traffic.pin("", "c", Affinity(line.second.id))
         plan = line.traffic.plan(line.route, NEEDS, line.service.knowledge, "c")
         assert plan.order == (line.second, line.first)
         assert plan.why is Why.PINNED
         assert line.order("d") == [line.first, line.second]
-        line.ended(line.second, Kind.BROKEN)
+        line.ended(line.second, AttemptOutcome.BROKEN)
         assert line.order("c") == [line.first, line.second]
 
 
@@ -110,8 +116,8 @@ def test_the_quicker_one_leads_once_both_are_known() -> None:
         line = _Line(house, "fast")
         line.traffic.chance = lambda: 0.5
         for _ in range(3):
-            line.ended(line.first, Kind.ANSWERED, seconds=10.0, first=5.0)
-            line.ended(line.second, Kind.ANSWERED, seconds=2.0, first=0.2)
+            line.ended(line.first, AttemptOutcome.ANSWERED, seconds=10.0, first=5.0)
+            line.ended(line.second, AttemptOutcome.ANSWERED, seconds=2.0, first=0.2)
         assert line.order()[0] is line.second
 
 
@@ -119,8 +125,8 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         now = line.traffic.clock()
-        line.ended(line.first, Kind.SILENT, seconds=20.0)
-        assert line.traffic.health.standing(line.first.id, now).level is Level.RESTING
+        line.ended(line.first, AttemptOutcome.SILENT, seconds=20.0)
+        assert line.traffic.health.standing(line.first.id, now).level is HealthLevel.RESTING
         assert line.order() == [line.second, line.first]
         assert not line.traffic.is_good(line.first)
         assert 0.0 < line.traffic.wakes_in(line.first) <= 5.0
@@ -128,37 +134,37 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
         assert permit is not None
         assert line.traffic.permits(line.first, 60.0) is None
         # Another client that leaves changes nothing.
-        line.ended(line.first, Kind.LEFT)
+        line.ended(line.first, AttemptOutcome.LEFT)
         assert line.traffic.permits(line.first, 60.0) is None
         # Its own has found nothing out by that, and gives the permit back.
-        line.ended(line.first, Kind.LEFT, permit=permit)
+        line.ended(line.first, AttemptOutcome.LEFT, permit=permit)
         permit = line.traffic.permits(line.first, 60.0)
         assert permit is not None
         # So does one that made no call at all, and one that could not.
         line.traffic.give_back(line.first, permit)
         permit = line.traffic.permits(line.first, 60.0)
         assert permit is not None
-        line.ended(line.first, Kind.UNRESOLVED, permit=permit)
+        line.ended(line.first, AttemptOutcome.UNRESOLVED, permit=permit)
         permit = line.traffic.permits(line.first, 60.0)
-        line.ended(line.first, Kind.ANSWERED, permit=permit)
-        assert line.traffic.health.standing(line.first.id, now).level is Level.RAMPING
+        line.ended(line.first, AttemptOutcome.ANSWERED, permit=permit)
+        assert line.traffic.health.standing(line.first.id, now).level is HealthLevel.RAMPING
 
 
 def test_pitfall_324_going_on_to_a_target_is_paid_for_only_where_it_rests() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         traffic, second = line.traffic, line.second
-        line.ended(second, Kind.NO_ANSWER)
-        assert traffic.health.standing(second.id, traffic.clock()).level is Level.SUSPECT
+        line.ended(second, AttemptOutcome.NO_ANSWER)
+        assert traffic.health.standing(second.id, traffic.clock()).level is HealthLevel.SUSPECT
         assert all(traffic.may_ask_next(second) for _ in range(30))
         for _ in range(4):
-            line.ended(second, Kind.NO_ANSWER, seconds=PROMPT)
+            line.ended(second, AttemptOutcome.NO_ANSWER, seconds=PROMPT)
         assert not traffic.is_last_resort(second)
         assert [traffic.may_ask_next(second) for _ in range(11)] == [True] * 10 + [False]
         permit = traffic.permits(second, 60.0)
         assert permit is not None
         assert not traffic.may_ask_next(second)
-        line.ended(second, Kind.ANSWERED, permit=permit)
+        line.ended(second, AttemptOutcome.ANSWERED, permit=permit)
         assert all(traffic.may_ask_next(second) for _ in range(30))
 
 
@@ -167,8 +173,8 @@ def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_last_and_wi
         line = _Line(house, "two")
         traffic, first = line.traffic, line.first
         for _ in range(5):
-            line.ended(first, Kind.NO_ANSWER, seconds=0.0)
-        assert traffic.health.standing(first.id, traffic.clock()).level is Level.RESTING
+            line.ended(first, AttemptOutcome.NO_ANSWER, seconds=0.0)
+        assert traffic.health.standing(first.id, traffic.clock()).level is HealthLevel.RESTING
         assert line.order() == [line.second, first]
         assert all(traffic.may_ask_next(first) and traffic.is_last_resort(first) for _ in range(30))
         # One of them is the probe, which changes nothing for the others.
@@ -182,10 +188,10 @@ def test_what_is_known_outlives_a_reload() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         service = house.app.service
         line = _Line(house, "two")
-        line.ended(line.first, Kind.NO_ANSWER)
+        line.ended(line.first, AttemptOutcome.NO_ANSWER)
 
-        async def again() -> Service:
-            return Service(service.settings, service.metrics, service.log, service.state, former=service)
+        async def again() -> Runtime:
+            return Runtime(service.settings, service.metrics, service.log, service.state, former=service)
 
         assert house.run(again()).traffic is service.traffic
 
@@ -194,8 +200,8 @@ def test_nothing_is_remembered_of_names_that_are_longer_than_any() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         long = replace(line.first, model="x" * 10_000)
-        line.ended(long, Kind.NO_ANSWER)
-        line.traffic.pin("", "c", Pin(long.id))
+        line.ended(long, AttemptOutcome.NO_ANSWER)
+        line.traffic.pin("", "c", Affinity(long.id))
         assert not line.traffic.health.knows(long.id) and not len(line.traffic.pins)
 
 
@@ -204,19 +210,19 @@ def test_a_request_that_made_no_call_gives_its_permit_back() -> None:
         line = _Line(house, "abroad")
         for target in (line.first, line.second):
             for _ in range(5):
-                line.ended(target, Kind.UNREACHABLE, seconds=0.0)
+                line.ended(target, AttemptOutcome.UNREACHABLE, seconds=0.0)
         lossy = {"model": "abroad", "seed": 7, "messages": [{"role": "user", "content": "Hello."}]}
         for _ in range(2):
             assert house.post("/v1/chat/completions", lossy, x_dragoman_strict="1").status == 400
         reports = line.traffic.health.reports(line.traffic.clock())
-        assert {report.standing.level for report in reports} == {Level.RESTING}
+        assert {report.standing.level for report in reports} == {HealthLevel.RESTING}
 
 
 @pytest.mark.parametrize("name", ["two", "fast", "turns"])
 def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calm = []
 
-    def both(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
+    def both(route: Route, needs: Requirements, view: PlanInputs, dice: Dice) -> Plan:
         made = plan(route, needs, view, dice)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(view), "is_calm", lambda *_: False)
@@ -242,10 +248,12 @@ def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkey
             said = random.choice(["", "one", "other"])
             made = line.traffic.plan(line.route, needs, line.service.knowledge, said, exploring=0.2)
             assert made.first is not None
-            kind = random.choices([Kind.ANSWERED, Kind.NO_ANSWER, Kind.SLOW], [30, 1, 1])[0]
+            kind = random.choices([AttemptOutcome.ANSWERED, AttemptOutcome.NO_ANSWER, AttemptOutcome.SLOW], [30, 1, 1])[
+                0
+            ]
             line.ended(made.first, kind, seconds=random.random(), first=random.choice([0.0, 0.1]))
-            if said and kind is Kind.ANSWERED:
-                line.traffic.pin("", said, Pin(made.first.id))
+            if said and kind is AttemptOutcome.ANSWERED:
+                line.traffic.pin("", said, Affinity(made.first.id))
     assert {True, False} <= set(calm)
 
 
@@ -254,7 +262,7 @@ def test_a_cheaper_target_that_was_never_asked_leads_however_short_the_answers_o
     dear = Override(rates=Rates(input=10**6, output=8 * 10**6))
 
     def settings(port: int) -> Settings:
-        line = Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest")
+        line = RouteConfig(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest")
         return replace(settings_for(port), routes=(line,), prices={"chat/m": dear, "messages/m": cheap})
 
     with running((), settings) as house:
@@ -262,7 +270,7 @@ def test_a_cheaper_target_that_was_never_asked_leads_however_short_the_answers_o
         assert line.order() == [line.second, line.first]
         # As it does while the cheaper one is away, or under another name.
         for _ in range(20):
-            line.ended(line.first, Kind.ANSWERED)
+            line.ended(line.first, AttemptOutcome.ANSWERED)
         assert line.order() == [line.second, line.first]
 
 
@@ -276,11 +284,11 @@ def _asked_last(received: Received) -> Reply:
 def _failed(line: _Line, seconds: float) -> None:
     """The first target fails five times in a row, each time after some seconds."""
     for _ in range(5):
-        line.ended(line.first, Kind.NO_ANSWER, seconds=seconds)
+        line.ended(line.first, AttemptOutcome.NO_ANSWER, seconds=seconds)
 
 
 COOLDOWNS: dict[str, Callable[[_Line], None]] = {
-    "silence": lambda line: line.ended(line.first, Kind.SILENT, seconds=20.0),
+    "silence": lambda line: line.ended(line.first, AttemptOutcome.SILENT, seconds=20.0),
     "slow errors": lambda line: _failed(line, PROMPT),
     "quick errors": lambda line: _failed(line, 0.0),
     "a rate limit": lambda line: line.service.rotation(line.first.provider).cool(
@@ -292,7 +300,7 @@ COOLDOWNS: dict[str, Callable[[_Line], None]] = {
 @pytest.mark.parametrize("cooldown", COOLDOWNS)
 def test_a_target_in_any_cooldown_is_asked_when_all_others_have_failed_the_request(cooldown: str) -> None:
     def settings(port: int) -> Settings:
-        line = Line(pattern="pair", targets=("chat/m", "messages/m"))
+        line = RouteConfig(pattern="pair", targets=("chat/m", "messages/m"))
         return replace(settings_for(port), routes=(line,))
 
     with running(_asked_last, settings) as house:

@@ -7,24 +7,24 @@ import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dragoman.gateway.cooldown_persistence import KeptRests
+from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_memory import Page
-from dragoman.gateway.routing_state_sync import LOOK, TrafficNews
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.routing_state_sync import LOOK, RoutingStateSync
+from dragoman.gateway.runtime import Runtime
 from dragoman.providers.key_cooldowns import digest_of
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import IN_A_ROW
-from dragoman.routing.health_state import Level
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.health_state import HealthLevel
+from dragoman.routing.plan_inputs import Affinity
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import wait_until_async
 
 TARGET, ANOTHER = "chat/served", "messages/served"
-HERE = Pin(ANOTHER, "digest", "large")
+HERE = Affinity(ANOTHER, "digest", "large")
 # A time of day.
 NOON = 1_700_000_000.0
 
@@ -32,13 +32,13 @@ NOON = 1_700_000_000.0
 class Colleague:
     """A worker as far as news goes."""
 
-    def __init__(self, page: Page, number: int, token: bytes) -> None:
+    def __init__(self, page: SharedMemory, number: int, token: bytes) -> None:
         self.metrics = Metrics()
-        self.service = Service(settings_for(1), self.metrics, Log(io.StringIO(), json=True))
+        self.service = Runtime(settings_for(1), self.metrics, Log(io.StringIO(), json=True))
         self._stop_clock()
-        self.others = OtherWorkers(page, number, token, self.metrics)
-        self.news = TrafficNews(
-            self.others.channel, lambda: self.service, KeptRests(lambda: self.service, lambda: NOON)
+        self.others = PeerWorkers(page, number, token, self.metrics)
+        self.news = RoutingStateSync(
+            self.others.channel, lambda: self.service, PersistedCooldowns(lambda: self.service, lambda: NOON)
         )
 
     def _stop_clock(self) -> None:
@@ -50,9 +50,9 @@ class Colleague:
         """Let requests fail."""
         for _ in range(times):
             now = self.service.clock()
-            self.service.traffic.health.note(target, Kind.UNREACHABLE, now, now)
+            self.service.traffic.health.note(target, AttemptOutcome.UNREACHABLE, now, now)
 
-    def level(self, target: str) -> Level:
+    def level(self, target: str) -> HealthLevel:
         """How it thinks of a target."""
         return self.service.traffic.health.standing(target, self.service.clock()).level
 
@@ -61,14 +61,14 @@ class Colleague:
         rests = self.service.key_rests()[provider]
         return rests.until(digest_of(PROVIDER_KEY), model) > self.service.clock()
 
-    def pinned(self, conversation: str) -> Pin | None:
+    def pinned(self, conversation: str) -> Affinity | None:
         """Where it thinks that a conversation is."""
         return self.service.traffic.pins.pin(conversation, self.service.clock())
 
     async def reload(self) -> None:
         """Begin to serve by another configuration."""
         old = self.service
-        self.service = Service(old.settings, self.metrics, old.log, old.state, former=old)
+        self.service = Runtime(old.settings, self.metrics, old.log, old.state, former=old)
         self._stop_clock()
         await old.close()
 
@@ -88,7 +88,7 @@ class Colleague:
 
 @asynccontextmanager
 async def colleagues(count: int) -> AsyncIterator[list[Colleague]]:
-    page, token = Page(count), new_token()
+    page, token = SharedMemory(count), new_token()
     made = [Colleague(page, number, token) for number in range(count)]
     try:
         yield made
@@ -109,7 +109,7 @@ def test_pitfall_343_what_one_worker_finds_out_the_others_know_within_a_second(r
             one.service.traffic.pins.put("me", "c", HERE, one.service.clock())
             for other in (two, three):
                 await wait_until_async(lambda other=other: other.pinned("c") is not None, "the pin is known")  # type: ignore[misc]
-                assert (other.level(TARGET), other.level(ANOTHER)) == (Level.RESTING, Level.SUSPECT)
+                assert (other.level(TARGET), other.level(ANOTHER)) == (HealthLevel.RESTING, HealthLevel.SUSPECT)
                 assert other.rests(model="served")
                 assert not other.rests()
                 assert not other.rests("messages", "served")
@@ -126,10 +126,14 @@ def test_pitfall_343_a_rest_that_is_cleared_is_cleared_for_all() -> None:
                 await each.start()
             one.fail(TARGET, IN_A_ROW)
             one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
-            await wait_until_async(lambda: two.level(TARGET) is Level.RESTING and two.rests(), "the rests are known")
+            await wait_until_async(
+                lambda: two.level(TARGET) is HealthLevel.RESTING and two.rests(), "the rests are known"
+            )
             two.service.traffic.health.clear(TARGET, two.service.clock())
             two.service.key_rests()["chat"].clear(two.service.clock())
-            await wait_until_async(lambda: one.level(TARGET) is Level.GOOD and not one.rests(), "the rests have ended")
+            await wait_until_async(
+                lambda: one.level(TARGET) is HealthLevel.GOOD and not one.rests(), "the rests have ended"
+            )
 
     asyncio.run(main())
 
@@ -144,7 +148,7 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_what_the_others_know() 
             # What was told while nobody heard it is not told again by itself.
             one.news.tell()
             await two.start()
-            assert two.level(TARGET) is Level.RESTING
+            assert two.level(TARGET) is HealthLevel.RESTING
             assert two.rests()
             assert two.pinned("c") == HERE
 
@@ -160,7 +164,7 @@ def test_a_reload_keeps_telling_and_hearing() -> None:
             one.fail(TARGET, IN_A_ROW)
             two.fail(ANOTHER, IN_A_ROW)
             await wait_until_async(
-                lambda: two.level(TARGET) is Level.RESTING and one.level(ANOTHER) is Level.RESTING,
+                lambda: two.level(TARGET) is HealthLevel.RESTING and one.level(ANOTHER) is HealthLevel.RESTING,
                 "each knows what the other found out",
             )
 

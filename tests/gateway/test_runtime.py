@@ -13,21 +13,21 @@ from dragoman.config.settings import Settings
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Endpoint
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.needs import Needs
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.needs import Requirements
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
 
-def serving(port: int = 1) -> tuple[Service, io.StringIO]:
+def serving(port: int = 1) -> tuple[Runtime, io.StringIO]:
     """A service and its log."""
     log = io.StringIO()
-    return Service(settings_for(port), Metrics(), Log(log, json=True)), log
+    return Runtime(settings_for(port), Metrics(), Log(log, json=True)), log
 
 
 def test_ids_are_long_and_never_the_same() -> None:
@@ -47,7 +47,7 @@ def test_a_book_of_prices_that_cannot_be_used_is_logged_when_somebody_asks(tmp_p
     async def check() -> None:
         log = io.StringIO()
         settings = replace(settings_for(1), book=str(tmp_path / "prices.json"))
-        service = Service(settings, Metrics(), Log(log, json=True))
+        service = Runtime(settings, Metrics(), Log(log, json=True))
         assert log.getvalue() == ""
         assert service.book.find("openai", "gpt-5.1", 0.0) is not None
         told = json.loads(log.getvalue())
@@ -100,8 +100,8 @@ def test_a_target_that_listed_too_small_a_window_is_left_out_of_a_plan() -> None
             for provider in (chat, every)
         ]
         route = Route(name="both", members=tuple(targets))
-        assert service.traffic.plan(route, Needs(size=100), service.knowledge).order == tuple(targets)
-        assert service.traffic.plan(route, Needs(size=100_000), service.knowledge).order == (targets[1],)
+        assert service.traffic.plan(route, Requirements(size=100), service.knowledge).order == tuple(targets)
+        assert service.traffic.plan(route, Requirements(size=100_000), service.knowledge).order == (targets[1],)
         await service.close()
 
     asyncio.run(check())
@@ -121,7 +121,7 @@ def test_a_changed_configuration_serves_the_next_request() -> None:
 
         async def change() -> None:
             old = house.app.service
-            house.app.service = Service(settings_for(1), old.metrics, old.log, old.state)
+            house.app.service = Runtime(settings_for(1), old.metrics, old.log, old.state)
             await old.close()
 
         house.run(change())
@@ -134,7 +134,7 @@ def test_item_10_a_changed_configuration_remembers_whose_connections_are_not_use
 
         async def change() -> bool:
             old = house.app.service
-            new = Service(old.settings, old.metrics, old.log, old.state, former=old)
+            new = Runtime(old.settings, old.metrics, old.log, old.state, former=old)
             await new.close()
             return new.client.reuse is old.client.reuse
 
@@ -154,7 +154,7 @@ def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
 
         async def change() -> None:
             old = house.app.service
-            house.app.service = Service(old.settings, old.metrics, old.log, old.state, former=old)
+            house.app.service = Runtime(old.settings, old.metrics, old.log, old.state, former=old)
             await old.close()
 
         house.run(change())
@@ -176,7 +176,7 @@ def test_a_reload_forgives_a_provider_whose_address_or_keys_were_changed() -> No
         now = old.clock()
         for name, target in targets.items():
             for _ in range(12):
-                old.traffic.health.note(target, Kind.NO_ANSWER, now, now, set())
+                old.traffic.health.note(target, AttemptOutcome.NO_ANSWER, now, now, set())
             assert old.traffic.rests(target)
             old.rotation(old.settings.providers[name]).cool(keys[0], 600.0)
         providers = dict(old.settings.providers)
@@ -185,7 +185,7 @@ def test_a_reload_forgives_a_provider_whose_address_or_keys_were_changed() -> No
         providers["chat"] = replace(chat, endpoints=(moved,))
         providers["messages"] = replace(messages, keys=(*keys, "sk-3-0123456789abcdef"))
         changed = replace(old.settings, providers=providers)
-        new = Service(changed, old.metrics, old.log, old.state, former=old)
+        new = Runtime(changed, old.metrics, old.log, old.state, former=old)
         assert [new.traffic.rests(target) for target in targets.values()] == [False, False, True]
         resting = {name: len(new.rotation(providers[name]).resting()) for name in targets}
         assert resting == {"chat": 0, "messages": 1, "responses": 1}

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
 from dragoman.model.listing import ListedModel
-from dragoman.model.request_features import Signs
+from dragoman.model.request_features import RequestFeatures
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import Requirements
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for
 from tests.gateway.routed import target_of
@@ -27,14 +27,14 @@ def test_a_price_is_that_of_this_request() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
         known, target = service.knowledge, target_of(service.routes, "chat/m", CHAT)
-        needs = Needs(size=4000)
+        needs = Requirements(size=4000)
         assert known.cost(target, needs, 100.0) == 1000 * 1000 + 100 * 10_000
         # What may be answered is a limit, and a warm cache costs less.
-        capped = replace(needs, signs=Signs(most_output=10))
+        capped = replace(needs, signs=RequestFeatures(most_output=10))
         assert known.cost(target, capped, 100.0) == 1000 * 1000 + 10 * 10_000
         assert known.cost(target, replace(needs, warm=target.id), 100.0) == 1000 * 100 + 100 * 10_000
         # Media are no text, and not for nothing.
-        shown = Needs(size=4000 + 300_000, signs=Signs(media=300_000))
+        shown = Requirements(size=4000 + 300_000, signs=RequestFeatures(media=300_000))
         assert known.cost(target, shown, 100.0) == 1300 * 1000 + 100 * 10_000
         assert known.window(target) == 1000
 
@@ -43,7 +43,7 @@ def test_what_is_unknown_is_not_free() -> None:
     with running() as house:
         service = house.app.service
         target = target_of(service.routes, "chat/nobody-knows-it", CHAT)
-        assert service.knowledge.cost(target, Needs(size=4000), 100.0) is None
+        assert service.knowledge.cost(target, Requirements(size=4000), 100.0) is None
         assert service.knowledge.window(target) is None
 
 
@@ -66,7 +66,7 @@ def test_each_of_several_answers_is_paid() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
         target = target_of(service.routes, "chat/m", CHAT)
-        asked = Needs(size=4000, signs=Signs(answers=3))
+        asked = Requirements(size=4000, signs=RequestFeatures(answers=3))
         assert service.knowledge.cost(target, asked, 100.0) == 1000 * 1000 + 3 * 100 * 10_000
 
 
@@ -119,7 +119,7 @@ def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
     with running((), _tiered) as house:
         service = house.app.service
         target = target_of(service.routes, model, protocol)
-        asked = Needs(size=4000, signs=Signs(tier=tier), protocol=protocol)
+        asked = Requirements(size=4000, signs=RequestFeatures(tier=tier), protocol=protocol)
         assert service.knowledge.cost(target, asked, 100.0) == cost
 
 

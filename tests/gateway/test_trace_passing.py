@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings, Storage, Telemetry
+from dragoman.config.settings import RouteConfig, Settings, Storage, Telemetry
 from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, refusal, streams, tells, with_provider
@@ -25,7 +25,7 @@ def told(port: int) -> Settings:
         telemetry=Telemetry(endpoint="http://127.0.0.1:9"),
         # Where they would be written down, if anybody began to.
         storage=Storage(keep=False, path="/nowhere/state.db"),
-        routes=(Line(pattern="both", targets=("chat/first", "all/second")),),
+        routes=(RouteConfig(pattern="both", targets=("chat/first", "all/second")),),
     )
 
 
@@ -123,7 +123,7 @@ def test_every_call_of_an_exchange_has_a_span_of_its_own() -> None:
 
 def test_embeddings_that_go_on_to_another_target_are_told_apart_too() -> None:
     def settings(port: int) -> Settings:
-        return replace(told(port), routes=(Line(pattern="both", targets=("chat/served", "all/served")),))
+        return replace(told(port), routes=(RouteConfig(pattern="both", targets=("chat/served", "all/served")),))
 
     tries: list[Received] = []
 

@@ -15,7 +15,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import (
     LossLine,
@@ -103,7 +103,7 @@ def _check_identity(section: Section) -> None:
 def _asked(section: Section, target: str) -> TranslatedRequest:
     options = section.options
     abilities = options.get("abilities")
-    rows = () if abilities is None else (Row(protocol=target, changes=decode_object(abilities)),)
+    rows = () if abilities is None else (CapabilityRow(protocol=target, changes=decode_object(abilities)),)
     return translate_request(
         _body(section),
         source=section.words[2],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 from tools.configuration_page import EXAMPLES, PAGE, SECTIONS, Section, comments_of, page
@@ -29,7 +29,7 @@ def test_every_key_is_described(section: Section) -> None:
 def test_the_examples_are_one_good_file(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text("\n".join(EXAMPLES.values()), encoding="utf-8")
-    settings = read_settings(ConfigFile(path=file, origin=Origin.NAMED), ENVIRON, catalogue())
+    settings = read_settings(ConfigFile(path=file, origin=FileOrigin.NAMED), ENVIRON, catalogue())
     assert {"openai", "ollama", "local", "both", "echo"} <= set(settings.providers)
     assert len(settings.providers["local"].rows) == 1
     assert [key.name for key in settings.keys] == ["laptop", "server"]

@@ -33,9 +33,9 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason
-from dragoman.protocols.codec import Asked, TargetModel
+from dragoman.protocols.codec import TargetModel, TranslationContext
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.envelope import unseal
 from dragoman.rules.tool_table import ToolTable
 from dragoman.translate import derived_mint
@@ -79,7 +79,7 @@ def said(body: JsonObject) -> bool:
 
 
 def target(protocol: str) -> TargetModel:
-    return TargetModel(model="m", upstream="elsewhere", abilities=abilities_of(protocol, "m", "elsewhere"))
+    return TargetModel(model="m", upstream="elsewhere", abilities=capabilities_of(protocol, "m", "elsewhere"))
 
 
 @pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])
@@ -113,7 +113,7 @@ def test_no_part_of_an_answer_vanishes(kind: type, protocol: str) -> None:
         parts=(SAMPLES[kind], Text(text="end")),
         stop=Stop(reason=StopReason.END),
     )
-    asked = Asked(request=Request(origin=protocol, model="m"), target=target(protocol), table=ToolTable())
+    asked = TranslationContext(request=Request(origin=protocol, model="m"), target=target(protocol), table=ToolTable())
     ledger = Ledger()
     body = codec_of(protocol).encode_response(answer, asked, derived_mint(b""), ledger)
     assert said(body) or any(loss.at.startswith("parts[0]") for loss in ledger.losses)

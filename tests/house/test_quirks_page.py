@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.providers.catalogue import catalogue
-from dragoman.rules.capabilities import ROWS, Abilities
+from dragoman.rules.capabilities import ROWS, Capabilities
 from tests.servers.recordings import FILES, read
 from tools.quirks_page import PAGE, WORDS, page, said_of, sections
 
@@ -49,7 +49,7 @@ def test_a_quirk_stands_for_rows_that_there_are() -> None:
 
 
 def test_words_are_for_abilities_that_exist() -> None:
-    assert set(WORDS) <= set(Abilities.__struct_fields__)
+    assert set(WORDS) <= set(Capabilities.__struct_fields__)
 
 
 def test_an_ability_without_words_is_told_in_those_of_the_configuration() -> None:
@@ -59,7 +59,7 @@ def test_an_ability_without_words_is_told_in_those_of_the_configuration() -> Non
 
 
 def test_every_ability_can_be_told() -> None:
-    for name in Abilities.__struct_fields__:
+    for name in Capabilities.__struct_fields__:
         for value in (False, True):
             words = said_of(name, value) if name not in ("efforts", "refuses", "stop_limit") else said_of(name, [])
             assert words is None or all(words), name

@@ -12,8 +12,8 @@ import pytest
 import uvloop
 from msgspec import Struct
 
-from dragoman.http.request import Request
-from dragoman.http.server import Handler, Server, ServerLimits
+from dragoman.http.request import ServerRequest
+from dragoman.http.server import Handler, HttpServer, ServerLimits
 from dragoman.http.upstream_call import HeaderList
 from tests.virtual_time import VirtualLoop
 from tests.waiting import LIMIT, reporting_state
@@ -100,7 +100,7 @@ class Client:
 class House:
     """A server that runs, and its clients."""
 
-    def __init__(self, server: Server, port: int) -> None:
+    def __init__(self, server: HttpServer, port: int) -> None:
         self.server = server
         self.port = port
         self.clients: list[Client] = []
@@ -123,7 +123,7 @@ class House:
 class VirtualHouse(House):
     """A server in virtual time: each of its clients has one end of a socket pair, which delivers at once."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HttpServer) -> None:
         super().__init__(server, 0)
 
     async def connect(self) -> socket.socket:
@@ -141,7 +141,7 @@ def refuse(status: int, message: str, path: str, peer: str) -> tuple[HeaderList,
     return [(b"content-type", b"text/plain"), (b"x-refused", path.encode())], f"{status} {message}".encode()
 
 
-async def echo(request: Request) -> None:
+async def echo(request: ServerRequest) -> None:
     """Say what was understood."""
     body = await request.body(1_000_000)
     said = f"{request.method} {request.path} {request.query}|".encode() + body
@@ -151,7 +151,7 @@ async def echo(request: Request) -> None:
 @asynccontextmanager
 async def serving(handler: Handler = echo, limits: ServerLimits = LIMITS) -> AsyncIterator[House]:
     """Run a server; at the end nothing of it is left."""
-    server = Server(handler, refuse, limits)
+    server = HttpServer(handler, refuse, limits)
     # A connection beyond the backlog would be tried again after a second.
     listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, backlog=1024)
     try:
@@ -165,7 +165,7 @@ async def serving(handler: Handler = echo, limits: ServerLimits = LIMITS) -> Asy
 async def serving_virtually(handler: Handler = echo, limits: ServerLimits = LIMITS) -> AsyncIterator[VirtualHouse]:
     """Run a server in virtual time; at the end nothing of it is left."""
     assert isinstance(asyncio.get_running_loop(), VirtualLoop)
-    async with _running(VirtualHouse(Server(handler, refuse, limits))) as house:
+    async with _running(VirtualHouse(HttpServer(handler, refuse, limits))) as house:
         yield house
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.errors import ClientError
 from dragoman.http.body import HIGH_WATER, REST
 from dragoman.http.phases import PACE_TIME
-from dragoman.http.request import Request
+from dragoman.http.request import ServerRequest
 from dragoman.http.server import CHUNK_TIME, LONGEST_SWEEP
 from tests import virtual_time
 from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, serving, serving_virtually
@@ -21,7 +21,7 @@ POST = b"POST /p HTTP/1.1\r\nHost: h\r\n"
 MIB = 1024 * 1024
 
 
-async def answer_errors(request: Request, limit: int) -> None:
+async def answer_errors(request: ServerRequest, limit: int) -> None:
     try:
         body = await request.body(limit)
     except ClientError as error:
@@ -30,7 +30,7 @@ async def answer_errors(request: Request, limit: int) -> None:
         request.respond(200, [], b"%d" % len(body))
 
 
-async def small(request: Request) -> None:
+async def small(request: ServerRequest) -> None:
     await answer_errors(request, 1000)
 
 
@@ -77,7 +77,7 @@ def test_a_client_that_sends_far_too_much_can_still_read_the_reply(run: Run) -> 
 def test_large_bodies_arrive_whole(run: Run) -> None:
     data = bytes(range(256)) * 16 * 1024
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [], await request.body(64 * MIB))
 
     async def main() -> None:
@@ -91,7 +91,7 @@ def test_large_bodies_arrive_whole(run: Run) -> None:
 def test_the_client_is_told_to_go_on_only_when_the_body_is_asked_for() -> None:
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -124,7 +124,7 @@ def test_a_client_that_does_not_wait_is_not_told_to_go_on(run: Run) -> None:
 
 @on_both_loops
 def test_a_refused_expectation_ends_the_connection(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(401, [], b"no")
 
     async def main() -> None:
@@ -167,9 +167,9 @@ def test_a_slow_client_that_is_never_silent_is_served() -> None:
 @on_both_loops
 def test_bytes_that_nobody_asked_for_stay_with_the_client(run: Run) -> None:
     gate = asyncio.Event()
-    requests: list[Request] = []
+    requests: list[ServerRequest] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         requests.append(request)
         await gate.wait()
         await answer_errors(request, 64 * MIB)
@@ -206,7 +206,7 @@ class Till:
         self.open_charges.append(charge)
         return charge
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         """Answer a request with the size of its body."""
         try:
             body = await request.body(64 * MIB, self)
@@ -319,7 +319,7 @@ def test_item_22_a4_a_body_that_comes_too_slowly_is_408_while_others_wait_for_ro
     virtual_time.run(main())
 
 
-async def early(request: Request) -> None:
+async def early(request: ServerRequest) -> None:
     request.respond(200, [], request.path.encode())
 
 
@@ -370,7 +370,7 @@ def test_a_rest_that_never_comes_ends_the_connection() -> None:
 
 
 def test_a_body_is_handed_over_once() -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         assert await request.body(10) == b"abc"
         with pytest.raises(RuntimeError, match="already read"):
             await request.body(10)
@@ -384,7 +384,7 @@ def test_a_body_is_handed_over_once() -> None:
 
 
 def test_an_error_that_the_handler_lets_through_is_refused_with_its_status() -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await request.body(1)
 
     async def main() -> None:

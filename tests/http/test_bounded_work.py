@@ -15,10 +15,10 @@ import zstandard
 from msgspec.structs import replace
 
 from dragoman.errors import UpstreamError
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.coding import SlicedDecoder
 from dragoman.http.server import ServerLimits
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.raw import House, echo, serving
 from tests.http.scripted import closing, provider, run
 from tests.waiting import wait_until_async
@@ -186,9 +186,9 @@ def most_calls(case: str) -> int:
 def test_no_bytes_of_a_provider_hold_the_loop(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with provider(closing(ANSWERS[case])) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             for _ in range(2):
-                flight = client.open(Call(method="POST", url=server.url(), headers=[], body=b"{}"))
+                flight = client.open(UpstreamRequest(method="POST", url=server.url(), headers=[], body=b"{}"))
                 try:
                     await flight.head()
                     await flight.read(32 * MEBIBYTE)

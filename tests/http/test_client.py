@@ -13,10 +13,10 @@ import pytest
 import zstandard
 
 from dragoman.errors import BadAnswer, Oversized, TimedOut, Truncated, Unanswered, UpstreamError
-from dragoman.http.client import Client
-from dragoman.http.http_call import HttpFlight
-from dragoman.http.upstream_call import Call, Flight, HeaderList, header
-from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, NOT_HTTP, Connection
+from dragoman.http.client import HttpClient
+from dragoman.http.http_call import HttpCall
+from dragoman.http.upstream_call import HeaderList, UpstreamCall, UpstreamRequest, header
+from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, NOT_HTTP, UpstreamConnection
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, answering, closing, hear, provider, run
 from tests.waiting import wait_until_async
@@ -27,16 +27,16 @@ HELLO = OK + b"content-length: 5\r\n\r\nhello"
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
-def make_client(**settings: float) -> Client:
+def make_client(**settings: float) -> HttpClient:
     connections = int(settings.get("connections", 1024))
-    return Client(connect_timeout=10, connections=connections, idle=settings.get("idle", 20.0), proxies={})
+    return HttpClient(connect_timeout=10, connections=connections, idle=settings.get("idle", 20.0), proxies={})
 
 
-def post(url: str, body: bytes = b"{}", headers: HeaderList | None = None) -> Call:
-    return Call(method="POST", url=url, headers=headers or [], body=body)
+def post(url: str, body: bytes = b"{}", headers: HeaderList | None = None) -> UpstreamRequest:
+    return UpstreamRequest(method="POST", url=url, headers=headers or [], body=body)
 
 
-async def fetch(client: Client, call: Call, limit: int = 64 * MEBIBYTE) -> tuple[HttpFlight, bytes]:
+async def fetch(client: HttpClient, call: UpstreamRequest, limit: int = 64 * MEBIBYTE) -> tuple[HttpCall, bytes]:
     flight = client.open(call)
     try:
         await flight.head()
@@ -114,7 +114,7 @@ def test_a_request_that_has_no_body_has_no_length() -> None:
     async def test() -> None:
         async with provider(script) as server:
             client = make_client()
-            await fetch(client, Call(method="GET", url=server.url("?a"), headers=[]))
+            await fetch(client, UpstreamRequest(method="GET", url=server.url("?a"), headers=[]))
             assert heard[0].line == b"GET /?a HTTP/1.1"
             assert list(heard[0].headers) == [b"host"]
             await client.close()
@@ -159,7 +159,7 @@ def test_opening_starts_nothing() -> None:
     async def test() -> None:
         async with provider(answering(HELLO)) as server:
             client = make_client()
-            flight: Flight = client.open(post(server.url()))
+            flight: UpstreamCall = client.open(post(server.url()))
             await loop_turns()
             assert server.seen == 0
             flight.close()
@@ -235,7 +235,7 @@ def test_an_answer_without_a_body_is_read_and_its_connection_kept(method: str, h
     async def test() -> None:
         async with provider(answering(head, HELLO)) as server:
             client = make_client()
-            assert (await fetch(client, Call(method=method, url=server.url(), headers=[])))[1] == b""
+            assert (await fetch(client, UpstreamRequest(method=method, url=server.url(), headers=[])))[1] == b""
             assert (await fetch(client, post(server.url())))[1] == b"hello"
             assert server.seen == 1
             await client.close()
@@ -336,13 +336,13 @@ def test_an_answer_may_arrive_in_two_pieces_cut_anywhere(
     answer: bytes, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived = asyncio.Event()
-    receive = Connection.data_received
+    receive = UpstreamConnection.data_received
 
-    def announce(connection: Connection, data: bytes) -> None:
+    def announce(connection: UpstreamConnection, data: bytes) -> None:
         receive(connection, data)
         arrived.set()
 
-    monkeypatch.setattr(Connection, "data_received", announce)
+    monkeypatch.setattr(UpstreamConnection, "data_received", announce)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for end in range(1, len(answer)):
@@ -529,7 +529,7 @@ FAILING = {
 @pytest.mark.parametrize("answer", FAILING.values(), ids=FAILING)
 def test_a_call_that_failed_is_freed_without_a_collection(answer: bytes, loop: str) -> None:
     # It holds a question and most of an answer, and collections are rare.
-    async def failed(client: Client, call: Call) -> bool:
+    async def failed(client: HttpClient, call: UpstreamRequest) -> bool:
         try:
             await fetch(client, call, 999)
         except UpstreamError:
@@ -541,7 +541,7 @@ def test_a_call_that_failed_is_freed_without_a_collection(answer: bytes, loop: s
             client = make_client()
             assert await failed(client, post(server.url()))
             await client.close()
-            assert not [found for found in gc.get_objects() if isinstance(found, HttpFlight)]
+            assert not [found for found in gc.get_objects() if isinstance(found, HttpCall)]
 
     gc.disable()
     # What was there before is not looked at.
@@ -626,7 +626,7 @@ def test_an_error_of_the_taker_ends_the_call_and_is_raised(early: bool, loop: st
     run(test, loop)
 
 
-def is_paused(flight: HttpFlight) -> bool:
+def is_paused(flight: HttpCall) -> bool:
     """Whether nothing is read from a flight's connection."""
     return flight._connection is not None and not flight._connection._transport.is_reading()
 
@@ -905,7 +905,7 @@ async def token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-async def ask(client: Client, server: Provider, number: int) -> None:
+async def ask(client: HttpClient, server: Provider, number: int) -> None:
     body = b"the token of call %d" % number
     assert (await fetch(client, post(server.url(), body)))[1] == body
 

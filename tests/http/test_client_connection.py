@@ -9,9 +9,9 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.client_connection import BACKLOG, SLICE, Inbound
-from dragoman.http.request import Request
-from dragoman.http.server import LONGEST_SWEEP, Server
+from dragoman.http.client_connection import BACKLOG, SLICE, ClientConnection
+from dragoman.http.request import ServerRequest
+from dragoman.http.server import LONGEST_SWEEP, HttpServer
 from tests import virtual_time
 from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, refuse, serving, serving_virtually
 from tests.waiting import wait_until_async
@@ -42,7 +42,7 @@ def test_a_connection_serves_many_messages(run: Run) -> None:
 def test_pipelined_messages_are_answered_in_order_one_at_a_time(run: Run) -> None:
     running: list[int] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         running.append(1)
         assert len(running) == 1
         await loop_turns(10 if request.path.endswith("0") else 1)
@@ -78,7 +78,7 @@ def test_a_bad_message_in_a_pipeline_is_refused_after_the_good_ones(run: Run) ->
 def test_what_comes_while_an_exchange_is_under_way_is_taken_in_only_up_to_a_mark(run: Run) -> None:
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -106,7 +106,7 @@ def test_what_comes_while_an_exchange_is_under_way_is_taken_in_only_up_to_a_mark
 def test_of_many_small_messages_sent_ahead_only_a_few_are_parsed(run: Run) -> None:
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await gate.wait()
         await echo(request)
 
@@ -148,7 +148,7 @@ def test_what_waits_does_not_grow_while_messages_sent_ahead_are_served(run: Run)
 def test_a_client_that_pipelines_without_reading_does_not_fill_the_memory(run: Run) -> None:
     served: list[str] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         served.append(request.path)
         request.respond(200, [], b"a" * 1_000_000)
 
@@ -242,7 +242,7 @@ def test_an_idle_connection_is_closed_without_a_word() -> None:
 
 
 def test_an_exchange_may_take_longer_than_every_limit() -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await asyncio.sleep(50)
         await echo(request)
 
@@ -260,7 +260,7 @@ def test_an_exchange_may_take_longer_than_every_limit() -> None:
 def test_a_client_that_goes_away_cancels_the_handler(moment: str, farewell: str, run: Run) -> None:
     seen: list[str] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         seen.append("began")
         try:
             if moment == "within the body":
@@ -316,9 +316,9 @@ class Wire(asyncio.Transport):
 
 def test_a_handler_that_never_took_its_first_step_leaves_nothing_behind() -> None:
     async def main() -> None:
-        server = Server(echo, refuse, LIMITS)
+        server = HttpServer(echo, refuse, LIMITS)
         for farewell in ("client", "server"):
-            wire, connection = Wire(), Inbound(server)
+            wire, connection = Wire(), ClientConnection(server)
             connection.connection_made(wire)
             connection.data_received(get("/"))
             assert server.busy == 1
@@ -357,7 +357,7 @@ def test_a_client_that_leaves_after_its_reply_does_not_disturb_the_handler(run: 
     seen: list[str] = []
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [], b"hello")
         await gate.wait()
         seen.append("finished")
@@ -380,7 +380,7 @@ def test_a_client_that_leaves_after_its_reply_does_not_disturb_the_handler(run: 
 def test_a_handler_that_fails_before_its_reply_is_500_and_the_connection_lives(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         if request.path == "/bad":
             raise ValueError("a mistake")
         await echo(request)
@@ -402,7 +402,7 @@ def test_a_handler_that_fails_before_its_reply_is_500_and_the_connection_lives(
 
 @on_both_loops
 def test_a_handler_that_fails_within_its_reply_breaks_it_off(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.start(200, [])
         request.write(b"hello")
         raise ValueError("a mistake")
@@ -418,7 +418,7 @@ def test_a_handler_that_fails_within_its_reply_breaks_it_off(run: Run, caplog: p
 @on_both_loops
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_handler_that_forgets_to_reply_is_found_out(begun: bool, run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         if begun:
             request.start(200, [])
             request.write(b"hello")
@@ -434,7 +434,7 @@ def test_a_handler_that_forgets_to_reply_is_found_out(begun: bool, run: Run, cap
 
 @on_both_loops
 def test_a_handler_cancelled_from_inside_is_500(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         raise asyncio.CancelledError
 
     async def main() -> None:
@@ -446,7 +446,7 @@ def test_a_handler_cancelled_from_inside_is_500(run: Run) -> None:
 
 @on_both_loops
 def test_a_client_that_never_reads_its_reply_is_cut_off(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [], b"a" * 20_000_000)
 
     async def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.http.deferred_output import HeldChannel
+from dragoman.http.deferred_output import DeferredOutput
 
 
 class Noting:
@@ -27,7 +27,7 @@ class Noting:
 
 def test_nothing_goes_out_before_it_is_released_and_then_everything_at_once() -> None:
     channel = Noting()
-    held = HeldChannel(channel)
+    held = DeferredOutput(channel)
     assert (held.gone, held.retiring) == (False, True)
     held.send(b"a")
     held.send(b"b")
@@ -40,7 +40,7 @@ def test_nothing_goes_out_before_it_is_released_and_then_everything_at_once() ->
 
 def test_what_follows_the_sending_waits_for_the_release() -> None:
     channel, called = Noting(), [0]
-    held = HeldChannel(channel)
+    held = DeferredOutput(channel)
     held.send(b"a")
     held.after_sending(lambda: called.append(len(channel.seen)))
     assert called == [0]
@@ -50,7 +50,7 @@ def test_what_follows_the_sending_waits_for_the_release() -> None:
 
 def test_who_breaks_off_does_so_after_what_was_written() -> None:
     channel = Noting()
-    held = HeldChannel(channel)
+    held = DeferredOutput(channel)
     held.send(b"a")
     held.sever(True)
     assert channel.seen == []

@@ -28,9 +28,9 @@ from dragoman.errors import (
 )
 from dragoman.http import dial as dialling
 from dragoman.http.address import Origin
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.proxy import Proxy
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.scripted import answering, closing, hear, provider, run
 from tests.ports import CLOSED_PORT
 from tests.waiting import wait_until_async
@@ -56,12 +56,12 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-def make_client(context: ssl.SSLContext | None = None, connect_timeout: float = 10) -> Client:
-    return Client(connect_timeout=connect_timeout, context=context, proxies={})
+def make_client(context: ssl.SSLContext | None = None, connect_timeout: float = 10) -> HttpClient:
+    return HttpClient(connect_timeout=connect_timeout, context=context, proxies={})
 
 
-async def fetch(client: Client, url: str, body: bytes = b"{}") -> bytes:
-    flight = client.open(Call(method="POST", url=url, headers=[], body=body))
+async def fetch(client: HttpClient, url: str, body: bytes = b"{}") -> bytes:
+    flight = client.open(UpstreamRequest(method="POST", url=url, headers=[], body=body))
     try:
         await flight.head()
         return await flight.read(64 * MEBIBYTE)
@@ -69,7 +69,7 @@ async def fetch(client: Client, url: str, body: bytes = b"{}") -> bytes:
         flight.close()
 
 
-async def refused(client: Client, url: str, error: type[UpstreamError], words: str) -> None:
+async def refused(client: HttpClient, url: str, error: type[UpstreamError], words: str) -> None:
     with pytest.raises(error) as caught:
         await fetch(client, url)
     assert str(caught.value) == words
@@ -150,7 +150,7 @@ def test_a_call_given_up_under_tls_is_seen_by_the_provider(loop: str) -> None:
         async with provider(script, served()) as server:
             client = make_client(trusting())
             flight = client.open(
-                Call(method="POST", url=server.url(scheme="https", host="localhost"), headers=[], body=b"{}")
+                UpstreamRequest(method="POST", url=server.url(scheme="https", host="localhost"), headers=[], body=b"{}")
             )
             await flight.head()
             reading = asyncio.create_task(flight.read(100))
@@ -270,13 +270,15 @@ BLAMED: dict[str, tuple[OSError | UnicodeError, type[Unreachable]]] = {
 @pytest.mark.parametrize("case", BLAMED)
 def test_pitfall_341_a_shortage_of_the_machine_is_told_from_a_provider_that_cannot_be_reached(case: str) -> None:
     error, kind = BLAMED[case]
-    told = dialling.told(error, dialling.Route(Origin("https", "provider.test", 443), None, None))
+    told = dialling.told(error, dialling.DialRoute(Origin("https", "provider.test", 443), None, None))
     assert (type(told), told.place, told.proxied) == (kind, "provider.test", False)
     assert "provider.test" not in str(told)
 
 
 def test_what_a_proxy_did_is_not_told_of_the_provider() -> None:
-    route = dialling.Route(Origin("https", "provider.test", 443), Proxy("proxy.test", 3128, b"Basic c2VjcmV0"), None)
+    route = dialling.DialRoute(
+        Origin("https", "provider.test", 443), Proxy("proxy.test", 3128, b"Basic c2VjcmV0"), None
+    )
     refused = dialling.told(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), route)
     assert (str(refused), refused.place, refused.proxied) == (
         "the proxy refused the connection",
@@ -302,7 +304,7 @@ def test_pitfall_341_a_machine_without_descriptors_says_what_it_always_said(monk
 def lead_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
     """Make every name stand for these ports of this machine."""
 
-    async def resolve(host: str, port: int) -> list[dialling.Address]:
+    async def resolve(host: str, port: int) -> list[dialling.SocketAddress]:
         return [(socket.AF_INET, ("127.0.0.1", found)) for found in ports]
 
     monkeypatch.setattr(dialling, "resolve", resolve)
@@ -401,7 +403,7 @@ def test_a_call_can_be_ended_while_it_connects(how: str, loop: str) -> None:
     async def test() -> None:
         async with provider(mute) as server:
             client = make_client(trusting())
-            flight = client.open(Call(method="GET", url=server.url(scheme="https"), headers=[]))
+            flight = client.open(UpstreamRequest(method="GET", url=server.url(scheme="https"), headers=[]))
             heading = asyncio.create_task(flight.head())
             await wait_until_async(lambda: bool(server.tasks), "the provider has an open connection")
             problem = TimedOut("no answer within the limit")

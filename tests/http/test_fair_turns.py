@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 import trustme
 
-from dragoman.http.client import Client
-from dragoman.http.http_call import HttpFlight
-from dragoman.http.request import Request
-from dragoman.http.upstream_call import Call
+from dragoman.http.client import HttpClient
+from dragoman.http.http_call import HttpCall
+from dragoman.http.request import ServerRequest
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.raw import loop_turns, serving
 from tests.http.scripted import run
 from tests.waiting import wait_until_async
@@ -85,13 +85,13 @@ def answering(answer: bytes, context: ssl.SSLContext | None) -> Iterator[Answeri
 
 
 @contextmanager
-def calling(port: int, context: ssl.SSLContext | None) -> Iterator[HttpFlight]:
+def calling(port: int, context: ssl.SSLContext | None) -> Iterator[HttpCall]:
     trusting = ssl.create_default_context()
     AUTHORITY.configure_trust(trusting)
-    client = Client(connect_timeout=10, context=trusting, proxies={})
+    client = HttpClient(connect_timeout=10, context=trusting, proxies={})
     scheme = "https" if context else "http"
-    flight = client.open(Call(method="POST", url=f"{scheme}://127.0.0.1:{port}/", headers=[], body=b"{}"))
-    assert isinstance(flight, HttpFlight)
+    flight = client.open(UpstreamRequest(method="POST", url=f"{scheme}://127.0.0.1:{port}/", headers=[], body=b"{}"))
+    assert isinstance(flight, HttpCall)
     try:
         yield flight
     finally:
@@ -109,7 +109,7 @@ def test_a_client_that_floods_is_read_once_in_a_turn(loop: str) -> None:
     async def main() -> None:
         seen: list[Turns] = []
 
-        async def take(request: Request) -> None:
+        async def take(request: ServerRequest) -> None:
             turns = Turns(lambda: request.content.size)
             seen.append(turns)
             body = await request.body(SIZE)

@@ -11,9 +11,9 @@ import pytest
 
 from dragoman.errors import BadAnswer, Truncated
 from dragoman.http import http_call
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.coding import STEP
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.raw import loop_turns
 from tests.http.scripted import Provider, Script, closing, hear, provider, run
 
@@ -29,8 +29,8 @@ def coded(body: bytes, *, missing: int = 0) -> bytes:
     return head + raw[: len(raw) - missing]
 
 
-def get(server: Provider) -> Call:
-    return Call(method="GET", url=server.url(), headers=[])
+def get(server: Provider) -> UpstreamRequest:
+    return UpstreamRequest(method="GET", url=server.url(), headers=[])
 
 
 class Ticks:
@@ -50,7 +50,7 @@ class Ticks:
 def test_item_4_the_loop_turns_between_the_steps_of_an_answer(loop: str) -> None:
     async def test() -> None:
         async with provider(closing(coded(bytes(16 * MEBIBYTE)))) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             ticks = Ticks()
@@ -73,7 +73,7 @@ def test_item_4_the_loop_turns_between_the_steps_of_an_answer(loop: str) -> None
 def test_what_came_is_handed_over_in_order_before_the_end_or_the_break(missing: int, loop: str) -> None:
     async def test() -> None:
         async with provider(closing(coded(TEXT, missing=missing))) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             pieces: list[bytes] = []
@@ -95,7 +95,7 @@ def test_what_came_is_handed_over_in_order_before_the_end_or_the_break(missing: 
 def test_a_pause_holds_a_coded_answer_and_a_resume_goes_on(loop: str) -> None:
     async def test() -> None:
         async with provider(closing(coded(TEXT))) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             pieces: list[bytes] = []
@@ -140,7 +140,7 @@ def test_the_provider_is_held_while_its_answer_is_undone(loop: str) -> None:
 
     async def test() -> None:
         async with provider(script) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             size = most = 0
@@ -164,7 +164,7 @@ def test_the_provider_is_held_while_its_answer_is_undone(loop: str) -> None:
 def test_a_call_that_is_ended_in_the_middle_of_its_steps_hands_over_no_more(loop: str) -> None:
     async def test() -> None:
         async with provider(closing(coded(TEXT))) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             pieces: list[bytes] = []
@@ -207,7 +207,7 @@ def test_item_4_nested_codings_of_a_provider_are_a_bad_answer(
 
     async def test() -> None:
         async with provider(closing(head + raw)) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             with pytest.raises(BadAnswer) as caught:
                 await flight.head()
@@ -233,7 +233,7 @@ def tiny_chunks(count: int) -> Script:
 def test_item_5_an_answer_of_tiny_chunks_is_read_whole(loop: str) -> None:
     async def test() -> None:
         async with provider(tiny_chunks(200_000)) as server:
-            client = Client(connect_timeout=10, proxies={})
+            client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
             await flight.head()
             assert await flight.read(MEBIBYTE) == b"ab" * 200_000

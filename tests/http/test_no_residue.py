@@ -23,12 +23,12 @@ import dragoman
 from dragoman.errors import TimedOut, UpstreamError
 from dragoman.http import dial
 from dragoman.http.body import Body
-from dragoman.http.client import Client
-from dragoman.http.dial import Address
-from dragoman.http.http_call import HttpFlight
-from dragoman.http.request import Request
-from dragoman.http.server import Server
-from dragoman.http.upstream_call import Call
+from dragoman.http.client import HttpClient
+from dragoman.http.dial import SocketAddress
+from dragoman.http.http_call import HttpCall
+from dragoman.http.request import ServerRequest
+from dragoman.http.server import HttpServer
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.raw import LIMITS, PATIENCE, House, Run, echo, on_both_loops, refuse, serving
 from tests.http.scripted import Provider, hear, provider_apart
 from tests.waiting import wait_until_async
@@ -149,7 +149,7 @@ TALKS: dict[str, tuple[bytes, bool]] = {
 }
 
 
-async def handler(request: Request) -> None:
+async def handler(request: ServerRequest) -> None:
     match request.path:
         case "/respond":
             request.respond(200, [], b"no")
@@ -226,7 +226,7 @@ def test_connections_of_clients_leave_nothing(rounds: int, run: Run, caplog: pyt
 @on_both_loops
 def test_stopping_in_the_middle_leaves_nothing(run: Run) -> None:
     async def main() -> None:
-        server = Server(handler, refuse, LIMITS)
+        server = HttpServer(handler, refuse, LIMITS)
         listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
         house = House(server, listener.sockets[0].getsockname()[1])
         talks = [
@@ -253,7 +253,7 @@ def has_size(content: Body, size: int) -> bool:
 @on_both_loops
 def test_item_5_aborted_uploads_do_not_keep_their_bytes(run: Run) -> None:
     # Ten of twenty megabytes once kept 190 until a rare collection.
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         await request.body(32 * MEBIBYTE)
 
     async def main() -> None:
@@ -321,26 +321,26 @@ async def plays(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-async def read(flight: HttpFlight) -> None:
+async def read(flight: HttpCall) -> None:
     await flight.head()
     await flight.read(1_000_000)
 
 
-async def give_up(flight: HttpFlight) -> None:
+async def give_up(flight: HttpCall) -> None:
     async with asyncio.timeout(0.01):
         await read(flight)
 
 
-async def time_out(flight: HttpFlight) -> None:
+async def time_out(flight: HttpCall) -> None:
     asyncio.get_running_loop().call_later(0.01, flight.abort, TimedOut("late"))
     await read(flight)
 
 
-async def leave_unread(flight: HttpFlight) -> None:
+async def leave_unread(flight: HttpCall) -> None:
     await flight.head()
 
 
-async def pause(flight: HttpFlight) -> None:
+async def pause(flight: HttpCall) -> None:
     await flight.head()
     asyncio.get_running_loop().call_later(0.005, flight.resume)
 
@@ -351,7 +351,7 @@ async def pause(flight: HttpFlight) -> None:
         await flight.pump(take)
 
 
-async def take_badly(flight: HttpFlight) -> None:
+async def take_badly(flight: HttpCall) -> None:
     await flight.head()
 
     def take(piece: bytes) -> None:
@@ -360,7 +360,7 @@ async def take_badly(flight: HttpFlight) -> None:
     await flight.pump(take)
 
 
-WAYS: tuple[Callable[[HttpFlight], Awaitable[None]], ...] = (read, give_up, time_out, leave_unread, pause, take_badly)
+WAYS: tuple[Callable[[HttpCall], Awaitable[None]], ...] = (read, give_up, time_out, leave_unread, pause, take_badly)
 ASKED = (
     b"answer",
     b"close",
@@ -375,8 +375,8 @@ ASKED = (
 )
 
 
-async def one(client: Client, url: str, asked: bytes, way: Callable[[HttpFlight], Awaitable[None]]) -> None:
-    flight = client.open(Call(method="POST", url=url, headers=[], body=asked))
+async def one(client: HttpClient, url: str, asked: bytes, way: Callable[[HttpCall], Awaitable[None]]) -> None:
+    flight = client.open(UpstreamRequest(method="POST", url=url, headers=[], body=asked))
     try:
         # Whoever reads without a limit in time would wait for ever.
         async with asyncio.timeout(0.05):
@@ -394,7 +394,7 @@ async def one(client: Client, url: str, asked: bytes, way: Callable[[HttpFlight]
 def test_calls_to_providers_leave_nothing(run: Run, connections: int, rounds: int) -> None:
     async def main() -> None:
         for _ in range(max(rounds // 6, 2)):
-            client = Client(connect_timeout=PATIENCE, connections=connections, proxies={})
+            client = HttpClient(connect_timeout=PATIENCE, connections=connections, proxies={})
             await asyncio.gather(*(one(client, server.url(), asked, way) for asked in ASKED for way in WAYS))
             await client.close()
         await wait_until_async(lambda: not server.tasks, "the provider has no open connection")
@@ -403,7 +403,7 @@ def test_calls_to_providers_leave_nothing(run: Run, connections: int, rounds: in
         run(main())
 
 
-async def cancelled(client: Client, server: Provider, rounds: int) -> None:
+async def cancelled(client: HttpClient, server: Provider, rounds: int) -> None:
     for number in range(rounds):
         task = asyncio.create_task(one(client, server.url(), b"answer", read))
         for _ in range(number % 8):
@@ -418,13 +418,13 @@ def test_a_name_whose_addresses_all_refuse_leaves_nothing(run: Run, monkeypatch:
         deaf.bind(("127.0.0.1", 0))
         port = deaf.getsockname()[1]
 
-        async def two(host: str, number: int) -> list[Address]:
+        async def two(host: str, number: int) -> list[SocketAddress]:
             return [(socket.AF_INET, (address, port)) for address in ("127.0.0.1", "127.0.0.2")]
 
         monkeypatch.setattr(dial, "resolve", two)
 
         async def main() -> None:
-            client = Client(connect_timeout=PATIENCE, proxies={})
+            client = HttpClient(connect_timeout=PATIENCE, proxies={})
             await asyncio.gather(*(one(client, "http://two.test/", b"answer", way) for way in WAYS for _ in range(5)))
             await client.close()
 
@@ -436,7 +436,7 @@ def test_a_name_whose_addresses_all_refuse_leaves_nothing(run: Run, monkeypatch:
 @in_rounds
 def test_calls_that_fail_or_are_cancelled_while_connecting_leave_nothing(run: Run, rounds: int) -> None:
     async def main() -> None:
-        client = Client(connect_timeout=0.2, connections=2, proxies={})
+        client = HttpClient(connect_timeout=0.2, connections=2, proxies={})
         await asyncio.gather(*(cancelled(client, server, 4 * rounds) for _ in range(4)))
         with socket.socket() as deaf:
             # Nobody listens there.

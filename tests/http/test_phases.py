@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.client_connection import Inbound
+from dragoman.http.client_connection import ClientConnection
 from dragoman.http.phases import LIMITS as PHASES
 from dragoman.http.phases import LINGER_TIME, ConnectionPhase
-from dragoman.http.request import Request
-from dragoman.http.server import LONGEST_SWEEP, Server
+from dragoman.http.request import ServerRequest
+from dragoman.http.server import LONGEST_SWEEP, HttpServer
 from dragoman.http.sockets import unarrived
 from tests import virtual_time
 from tests.http.raw import LIMITS, PATIENCE, Run, echo, on_both_loops, refuse, serving, serving_virtually
@@ -30,11 +30,11 @@ def test_only_a_handler_may_take_as_long_as_it_likes() -> None:
 class Flood:
     """Streams until the client does not take it, then does the last thing."""
 
-    def __init__(self, last: Callable[[Request], None]) -> None:
+    def __init__(self, last: Callable[[ServerRequest], None]) -> None:
         self.last = last
         self.full = False
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         request.start(200, [])
         while not request.paused:
             request.write(b"x" * 100_000)
@@ -43,7 +43,7 @@ class Flood:
         self.last(request)
 
 
-def fail(request: Request) -> None:
+def fail(request: ServerRequest) -> None:
     raise RuntimeError("broken")
 
 
@@ -66,7 +66,7 @@ def test_item_9_a_client_that_stalls_in_a_finished_stream_is_cut_long_before_it_
     retiring: bool, run: Run
 ) -> None:
     async def main() -> None:
-        handler = Flood(Request.end)
+        handler = Flood(ServerRequest.end)
         # The test waits for what `idle_timeout` would do later than any wait gives up.
         async with serving(handler, replace(LIMITS, unread_timeout=0.1, idle_timeout=10 * PATIENCE)) as house:
             with deaf(house.port):
@@ -79,9 +79,9 @@ def test_item_9_a_client_that_stalls_in_a_finished_stream_is_cut_long_before_it_
 
 
 @on_both_loops
-@pytest.mark.parametrize("last", [Request.abort, fail])
+@pytest.mark.parametrize("last", [ServerRequest.abort, fail])
 def test_item_9_breaking_off_a_stream_that_nobody_reads_cuts_it_at_once(
-    last: Callable[[Request], None], run: Run, caplog: pytest.LogCaptureFixture
+    last: Callable[[ServerRequest], None], run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("CRITICAL", "dragoman.http")
 
@@ -101,7 +101,7 @@ def test_a_client_that_reads_slowly_and_steadily_gets_all(run: Run) -> None:
     # Longer than the test takes: the test looks at the connection itself, at times of its own.
     limit = 10 * PATIENCE
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [(b"connection", b"close")], b"x" * size)
 
     async def main() -> None:
@@ -128,13 +128,13 @@ def test_a_client_that_reads_slowly_and_steadily_gets_all(run: Run) -> None:
     run(main())
 
 
-def left_to_read(inbound: Inbound) -> int:
+def left_to_read(inbound: ClientConnection) -> int:
     """Bytes of a reply that the client's system has not taken, as the server sees them."""
     return inbound.transport.get_write_buffer_size() + unarrived(inbound.transport.get_extra_info("socket").fileno())
 
 
 def test_a_client_that_trickles_what_nobody_wants_keeps_nothing_open() -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [], b"no")
 
     async def main() -> None:
@@ -152,7 +152,7 @@ def test_a_client_that_trickles_what_nobody_wants_keeps_nothing_open() -> None:
 
 
 def test_connections_are_looked_at_as_often_as_the_shortest_limit_needs() -> None:
-    server = Server(echo, refuse, replace(LIMITS, unread_timeout=0.2))
+    server = HttpServer(echo, refuse, replace(LIMITS, unread_timeout=0.2))
     assert server._pace() == pytest.approx(0.05)
     server.limits = replace(LIMITS, idle_timeout=650.0)
     assert server._pace() == 1.0

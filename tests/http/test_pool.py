@@ -9,11 +9,11 @@ import pytest
 
 from dragoman.errors import TimedOut, UpstreamError
 from dragoman.http.address import locate
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.pool import Pool
 from dragoman.http.reuse import Reuse
-from dragoman.http.upstream_call import Call
-from dragoman.http.upstream_connection import Connection
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.http.upstream_connection import UpstreamConnection
 from tests import virtual_time
 from tests.http.scripted import Provider, answering, hear, provider, run
 from tests.waiting import wait_until_async
@@ -22,15 +22,15 @@ HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
-def make_client(connections: int = 1024, idle: float = 20.0) -> Client:
-    return Client(connect_timeout=10, connections=connections, idle=idle, proxies={})
+def make_client(connections: int = 1024, idle: float = 20.0) -> HttpClient:
+    return HttpClient(connect_timeout=10, connections=connections, idle=idle, proxies={})
 
 
-def post(server: Provider, body: bytes = b"{}") -> Call:
-    return Call(method="POST", url=server.url(), headers=[], body=body)
+def post(server: Provider, body: bytes = b"{}") -> UpstreamRequest:
+    return UpstreamRequest(method="POST", url=server.url(), headers=[], body=body)
 
 
-async def fetch(client: Client, server: Provider, body: bytes = b"{}") -> bytes:
+async def fetch(client: HttpClient, server: Provider, body: bytes = b"{}") -> bytes:
     flight = client.open(post(server, body))
     try:
         await flight.head()
@@ -87,11 +87,11 @@ def test_the_timer_closes_those_at_rest_and_spares_those_in_use() -> None:
         loop = asyncio.get_running_loop()
         far_ends: list[socket.socket] = []
 
-        async def connect(pool: Pool) -> Connection:
+        async def connect(pool: Pool) -> UpstreamConnection:
             near, far = socket.socketpair()
             far_ends.append(far)
             near.setblocking(False)
-            _, connection = await loop.create_connection(lambda: Connection(pool, near), sock=near)
+            _, connection = await loop.create_connection(lambda: UpstreamConnection(pool, near), sock=near)
             return connection
 
         pool = Pool(connect, most=9, idle=10.0, origin=locate("http://one.test/")[0], reuse=Reuse())
@@ -167,7 +167,7 @@ def test_an_end_that_the_loop_has_not_seen_is_found_in_the_socket(loop: str) -> 
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             client = make_client()
-            call = Call(method="GET", url=f"http://127.0.0.1:{listening.getsockname()[1]}/", headers=[])
+            call = UpstreamRequest(method="GET", url=f"http://127.0.0.1:{listening.getsockname()[1]}/", headers=[])
 
             async def serve() -> socket.socket:
                 end, _ = await running.sock_accept(listening)
@@ -190,7 +190,7 @@ def test_an_end_that_the_loop_has_not_seen_is_found_in_the_socket(loop: str) -> 
 @both_loops
 def test_a_connection_that_closes_at_the_write_is_replaced(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if it closed between the pool's look and the write.
-    monkeypatch.setattr(Connection, "closing", lambda _: False)
+    monkeypatch.setattr(UpstreamConnection, "closing", lambda _: False)
 
     async def test() -> None:
         async with provider(answering(HELLO)) as server:
@@ -253,7 +253,7 @@ def test_a_place_freed_by_a_failed_connection_goes_to_the_next(loop: str) -> Non
         async with provider(answering(HELLO)) as server:
             gone = server.url()
         client = make_client(connections=1)
-        flights = [client.open(Call(method="GET", url=gone, headers=[])) for _ in range(5)]
+        flights = [client.open(UpstreamRequest(method="GET", url=gone, headers=[])) for _ in range(5)]
         results = await asyncio.gather(*(flight.head() for flight in flights), return_exceptions=True)
         assert all(isinstance(result, UpstreamError) for result in results)
         for flight in flights:

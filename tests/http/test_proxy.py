@@ -12,9 +12,9 @@ import trustme
 
 from dragoman.errors import Unreachable
 from dragoman.http.address import locate
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.proxy import Proxies, Proxy
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.scripted import Heard, Provider, Script, answering, hear, provider, run
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -93,13 +93,13 @@ def test_credentials_stay_out_of_the_representation() -> None:
     assert "c2VjcmV0" not in repr(Proxy("one", 1, b"Basic c2VjcmV0"))
 
 
-def make_client(proxy: Provider, context: ssl.SSLContext | None = None, credentials: str = "") -> Client:
+def make_client(proxy: Provider, context: ssl.SSLContext | None = None, credentials: str = "") -> HttpClient:
     url = f"http://{credentials}127.0.0.1:{proxy.port}"
-    return Client(connect_timeout=10, context=context, proxies={"ALL_PROXY": url})
+    return HttpClient(connect_timeout=10, context=context, proxies={"ALL_PROXY": url})
 
 
-async def fetch(client: Client, url: str) -> bytes:
-    flight = client.open(Call(method="POST", url=url, headers=[], body=b"{}"))
+async def fetch(client: HttpClient, url: str) -> bytes:
+    flight = client.open(UpstreamRequest(method="POST", url=url, headers=[], body=b"{}"))
     try:
         await flight.head()
         return await flight.read(1000)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError
-from dragoman.http.request import Request, RequestTarget
+from dragoman.http.request import RequestTarget, ServerRequest
 from tests import virtual_time
 from tests.http.raw import LIMITS, Run, loop_turns, on_both_loops, serving, serving_virtually
 from tests.waiting import wait_until_async
@@ -18,11 +18,11 @@ GET = b"GET /g HTTP/1.1\r\nHost: h\r\n\r\n"
 KIB = 1024
 
 
-async def whole(request: Request) -> None:
+async def whole(request: ServerRequest) -> None:
     request.respond(200, [(b"x-a", b"b")], b"hello")
 
 
-async def streamed(request: Request) -> None:
+async def streamed(request: ServerRequest) -> None:
     request.start(200, [(b"x-a", b"b")])
     assert request.started
     request.write(b"hel")
@@ -80,7 +80,7 @@ def test_the_bytes_of_a_streamed_reply_are_one_chunk_per_write(run: Run) -> None
 def test_the_head_of_a_stream_is_held_until_the_first_piece_or_a_flush(flush: bool) -> None:
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.start(200, [])
         if flush:
             request.write(b"")
@@ -120,7 +120,7 @@ def test_a_head_request_gets_the_head_alone(handler: object, run: Run) -> None:
 @on_both_loops
 @pytest.mark.parametrize("status", [204, 304])
 def test_some_statuses_have_no_body(status: int, run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         if request.path == "/whole":
             request.respond(status, [], b"hello")
         else:
@@ -173,7 +173,7 @@ def test_an_old_client_keeps_its_connection_only_if_it_asks(run: Run) -> None:
 def test_an_aborted_stream_is_seen_as_broken(version: bytes, run: Run) -> None:
     begun = asyncio.Event()
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.start(200, [])
         request.write(b"hel")
         await begun.wait()
@@ -200,7 +200,7 @@ def test_an_aborted_stream_is_seen_as_broken(version: bytes, run: Run) -> None:
 
 @on_both_loops
 def test_a_handler_may_end_the_connection(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [(b"connection", b"close")], b"bye")
 
     async def main() -> None:
@@ -215,7 +215,7 @@ def test_a_handler_may_end_the_connection(run: Run) -> None:
 
 @on_both_loops
 def test_a_reply_cannot_be_split(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.respond(200, [(b"x-a", b"b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")], b"hello")
 
     async def main() -> None:
@@ -234,7 +234,7 @@ def test_a_client_that_does_not_read_is_felt_by_the_handler_and_memory_is_bounde
     buffered: list[int] = []
     pieces = 1000
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         request.on_pause = lambda: told.append("pause")
         request.on_resume = lambda: told.append("resume")
         request.start(200, [])
@@ -269,7 +269,7 @@ def test_a_client_that_does_not_read_is_felt_by_the_handler_and_memory_is_bounde
 def test_whoever_waits_for_a_client_that_goes_away_is_released(run: Run) -> None:
     over: list[str] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         async def elsewhere() -> None:
             await request.drained()
             over.append("elsewhere")
@@ -303,7 +303,7 @@ def test_whoever_waits_for_a_client_that_goes_away_is_released(run: Run) -> None
 
 
 def test_replying_out_of_order_is_a_mistake() -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         with pytest.raises(RuntimeError):
             request.write(b"a")
         with pytest.raises(RuntimeError):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.http.request import Request
-from dragoman.http.request_parser import Intake, RefusedMessage
-from dragoman.http.server import Server
+from dragoman.http.request import ServerRequest
+from dragoman.http.request_parser import RefusedMessage, RequestParser
+from dragoman.http.server import HttpServer
 from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving
 
 HOST = b"Host: h\r\n"
@@ -84,7 +84,7 @@ BROKEN = [
 @on_both_loops
 @pytest.mark.parametrize(("data", "status"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_what_is_no_request_is_refused_and_the_connection_closed(data: bytes, status: int, run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         raise AssertionError("the handler saw it")
 
     async def main() -> None:
@@ -165,7 +165,7 @@ def test_targets_are_reduced_to_path_and_query(run: Run) -> None:
 def test_headers_have_lower_case_names_and_bare_values_and_an_absolute_target_names_the_host(run: Run) -> None:
     seen: list[list[tuple[bytes, bytes]]] = []
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         seen.append(request.headers)
         assert request.peer == "127.0.0.1"
         assert request.header(b"x-two") == b"1"
@@ -213,7 +213,7 @@ BODIES.append((b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", b"abc
 def test_an_offer_to_upgrade_is_not_taken_up(rest: bytes, body: bytes, upgrade: bytes, size: int, run: Run) -> None:
     data = POST + upgrade + rest + b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
 
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         assert request.header(b"upgrade") is None
         await echo(request)
 
@@ -241,7 +241,7 @@ def test_too_many_headers_are_refused_before_their_end(run: Run) -> None:
 @pytest.mark.parametrize("header", [b"A: b\0c", b"A: \x1f", b"nonsense", b"Content-Length: x"])
 def test_a_head_that_is_malformed_further_down_still_says_where_it_was_to_go(header: bytes) -> None:
     async def main() -> None:
-        intake = Intake(Nobody(), Server(echo, refuse, LIMITS), "")
+        intake = RequestParser(Nobody(), HttpServer(echo, refuse, LIMITS), "")
         intake.feed(b"POST /v1/messages?beta=true HTTP/1.1\r\n" + HOST + header + b"\r\n\r\n")
         refusal = intake.queue.pop()
         assert isinstance(refusal, RefusedMessage)
@@ -289,7 +289,7 @@ PIECES = [
 
 def understood(cuts: list[bytes]) -> list[tuple[object, ...]]:
     """What an intake makes of bytes that come in these pieces."""
-    intake = Intake(Nobody(), Server(echo, refuse, WIDE), "")
+    intake = RequestParser(Nobody(), HttpServer(echo, refuse, WIDE), "")
     for cut in cuts:
         intake.feed(cut)
     found: list[tuple[object, ...]] = []

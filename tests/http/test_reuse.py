@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.errors import BadAnswer
 from dragoman.http.address import locate
-from dragoman.http.client import Client
+from dragoman.http.client import HttpClient
 from dragoman.http.reuse import SECONDS, Reuse
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.http.upstream_connection import NOT_ASKED
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, Script, hear, provider, run
@@ -35,12 +35,12 @@ def answer(body: bytes, status: int = 200) -> bytes:
     return b"HTTP/1.1 %d OK\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
 
 
-def make_client(reuse: Reuse | None = None, connections: int = 1024) -> Client:
-    return Client(connect_timeout=10, connections=connections, proxies={}, reuse=reuse)
+def make_client(reuse: Reuse | None = None, connections: int = 1024) -> HttpClient:
+    return HttpClient(connect_timeout=10, connections=connections, proxies={}, reuse=reuse)
 
 
-async def fetch(client: Client, server: Provider, body: bytes) -> bytes:
-    flight = client.open(Call(method="POST", url=server.url(), headers=[], body=body))
+async def fetch(client: HttpClient, server: Provider, body: bytes) -> bytes:
+    flight = client.open(UpstreamRequest(method="POST", url=server.url(), headers=[], body=body))
     try:
         await flight.head()
         return await flight.read(MEBIBYTE)
@@ -81,7 +81,7 @@ def test_an_origin_is_reused_unless_forbidden_and_again_after_a_while() -> None:
     assert reuse.allows(one)
 
 
-async def in_turn(client: Client, server: Provider, count: int, start: int = 0) -> None:
+async def in_turn(client: HttpClient, server: Provider, count: int, start: int = 0) -> None:
     """Calls one after another, each of which must get its own answer."""
     for number in range(start, start + count):
         assert await fetch(client, server, b"call %d" % number) == b"call %d" % number
@@ -222,7 +222,7 @@ def test_bytes_that_the_loop_has_not_read_are_an_excess_and_an_end_is_none(loop:
 
             for said in (b"", b"more"):
                 serving = asyncio.create_task(serve())
-                flight = client.open(Call(method="GET", url=url, headers=[]))
+                flight = client.open(UpstreamRequest(method="GET", url=url, headers=[]))
                 await flight.head()
                 await flight.read(100)
                 end = await serving

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.http.phases import ConnectionPhase
-from dragoman.http.request import Request
-from dragoman.http.server import Server
+from dragoman.http.request import ServerRequest
+from dragoman.http.server import HttpServer
 from tests.http.raw import LIMITS, PATIENCE, Run, echo, on_both_loops, refuse, serving
 from tests.waiting import wait_until_async
 
@@ -20,7 +20,7 @@ class Gated:
         self.gate = asyncio.Event()
         self.began = 0
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         self.began += 1
         if request.path == "/stream":
             request.start(200, [])
@@ -143,7 +143,7 @@ def test_cancelling_ends_every_exchange(run: Run) -> None:
 
 @on_both_loops
 def test_two_hundred_clients_get_their_own_answers(run: Run) -> None:
-    async def handler(request: Request) -> None:
+    async def handler(request: ServerRequest) -> None:
         body = await request.body(100)
         request.start(200, [])
         for _ in range(5):
@@ -173,7 +173,7 @@ def test_two_hundred_clients_get_their_own_answers(run: Run) -> None:
 
 def test_a_server_without_clients_is_idle() -> None:
     async def main() -> None:
-        server = Server(echo, refuse, LIMITS)
+        server = HttpServer(echo, refuse, LIMITS)
         assert await server.wait_idle(0)
         server.retire()
         assert await server.wait_idle(0)

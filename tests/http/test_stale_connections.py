@@ -10,10 +10,10 @@ import pytest
 
 from dragoman.errors import TimedOut, Truncated, Unreachable, UpstreamError
 from dragoman.http import http_call
-from dragoman.http.client import Client
-from dragoman.http.http_call import HttpFlight
-from dragoman.http.upstream_call import Call
-from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, Connection
+from dragoman.http.client import HttpClient
+from dragoman.http.http_call import HttpCall
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, UpstreamConnection
 from tests.http.scripted import Provider, Script, hear, provider, run
 from tests.http.test_dial import served, trusting
 from tests.waiting import wait_until_async
@@ -25,15 +25,15 @@ both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 Death = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def make_client(connections: int = 1024) -> Client:
-    return Client(connect_timeout=10, connections=connections, proxies={})
+def make_client(connections: int = 1024) -> HttpClient:
+    return HttpClient(connect_timeout=10, connections=connections, proxies={})
 
 
-def open_call(client: Client, server: Provider, body: bytes = b"{}") -> HttpFlight:
-    return client.open(Call(method="POST", url=server.url(), headers=[], body=body))
+def open_call(client: HttpClient, server: Provider, body: bytes = b"{}") -> HttpCall:
+    return client.open(UpstreamRequest(method="POST", url=server.url(), headers=[], body=body))
 
 
-async def fetch(client: Client, server: Provider, body: bytes = b"{}") -> HttpFlight:
+async def fetch(client: HttpClient, server: Provider, body: bytes = b"{}") -> HttpCall:
     """A call whose answer must be the one that everybody gets."""
     flight = open_call(client, server, body)
     try:
@@ -180,14 +180,14 @@ def test_after_a_byte_of_an_answer_nothing_is_sent_again(said: bytes, loop: str)
 @both_loops
 def test_an_end_at_the_moment_of_the_request_is_replaced(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if the end arrived between the pool's look into the socket and the write.
-    monkeypatch.setattr(Connection, "alive", lambda _: True)
+    monkeypatch.setattr(UpstreamConnection, "alive", lambda _: True)
 
     async def test() -> None:
         running = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             client = make_client()
-            call = Call(method="GET", url=f"http://127.0.0.1:{listening.getsockname()[1]}/", headers=[])
+            call = UpstreamRequest(method="GET", url=f"http://127.0.0.1:{listening.getsockname()[1]}/", headers=[])
 
             async def serve() -> socket.socket:
                 end, _ = await running.sock_accept(listening)
@@ -215,8 +215,10 @@ def test_an_end_at_the_moment_of_the_request_is_replaced(loop: str, monkeypatch:
 def test_a_connection_under_tls_is_replaced_as_well(loop: str) -> None:
     async def test() -> None:
         async with provider(dying(end_after_all), served()) as server:
-            client = Client(connect_timeout=10, context=trusting(), proxies={})
-            call = Call(method="POST", url=server.url(scheme="https", host="localhost"), headers=[], body=b"{}")
+            client = HttpClient(connect_timeout=10, context=trusting(), proxies={})
+            call = UpstreamRequest(
+                method="POST", url=server.url(scheme="https", host="localhost"), headers=[], body=b"{}"
+            )
             for renewed in (0, 1, 0):
                 flight = client.open(call)
                 await flight.head()
@@ -341,7 +343,7 @@ def test_a_call_can_be_ended_while_it_is_renewed(
             await fetch(client, server)
             flight = open_call(client, server)
             broke = asyncio.Event()
-            on_break = HttpFlight.on_break
+            on_break = HttpCall.on_break
 
             def end() -> None:
                 if how == "abort":
@@ -351,13 +353,13 @@ def test_a_call_can_be_ended_while_it_is_renewed(
                 else:
                     flight.close()
 
-            def broken(self: HttpFlight, error: UpstreamError) -> None:
+            def broken(self: HttpCall, error: UpstreamError) -> None:
                 on_break(self, error)
                 broke.set()
                 if not turns:
                     end()
 
-            monkeypatch.setattr(HttpFlight, "on_break", broken)
+            monkeypatch.setattr(HttpCall, "on_break", broken)
             heading = asyncio.create_task(flight.head())
             await broke.wait()
             for _ in range(turns - 1):

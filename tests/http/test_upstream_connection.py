@@ -13,7 +13,7 @@ from dragoman.http.upstream_connection import (
     MOST_HEAD_BYTES,
     MOST_HEADERS,
     ONE_WRITE,
-    Connection,
+    UpstreamConnection,
     head_size,
     until_close,
 )
@@ -59,14 +59,14 @@ class Shelf:
     """A home that notes what comes and goes."""
 
     def __init__(self) -> None:
-        self.released: list[Connection] = []
-        self.forgotten: list[Connection] = []
+        self.released: list[UpstreamConnection] = []
+        self.forgotten: list[UpstreamConnection] = []
         self.mistrusted = 0
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: UpstreamConnection) -> None:
         self.released.append(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: UpstreamConnection) -> None:
         self.forgotten.append(connection)
 
     def mistrust(self) -> None:
@@ -100,7 +100,7 @@ class Scene:
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.wire, self.shelf, self.ear = Wire(), Shelf(), Ear()
-        self.connection = Connection(self.shelf, self.socket)
+        self.connection = UpstreamConnection(self.shelf, self.socket)
         self.connection.connection_made(self.wire)
         self.connection.counted = True
 
@@ -349,7 +349,7 @@ def test_a_socket_is_alive_while_nothing_lies_in_it() -> None:
         near, far = socket.socketpair()
         near.setblocking(False)
         shelf, wire = Shelf(), Wire()
-        connection = Connection(shelf, near)
+        connection = UpstreamConnection(shelf, near)
         connection.connection_made(wire)
         assert connection.alive()
         assert shelf.mistrusted == 0
@@ -373,7 +373,7 @@ def test_bytes_under_tls_may_be_an_end_and_are_read_before_the_connection_is_clo
         near, far = socket.socketpair()
         near.setblocking(False)
         shelf, wire = Shelf(), Wire({"ssl_object": object()})
-        connection = Connection(shelf, near)
+        connection = UpstreamConnection(shelf, near)
         connection.connection_made(wire)
         far.send(b"an alert, a ticket or an answer")
         assert not connection.alive()

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.client_process import Run, environment_of, program_of, search_path
-from dragoman.launching.clients import CLIENTS, Plan
+from dragoman.launching.client_process import ClientRun, environment_of, program_of, search_path
+from dragoman.launching.clients import CLIENTS, LaunchPlan
 from dragoman.launching.keys import GivenKey
 from tests.waiting import wait_until
 
-PLAN = Plan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
+PLAN = LaunchPlan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
 KEY = GivenKey(text="secret")
 LOCAL = "http://127.0.0.1:8484"
 PATIENCE = 60.0
@@ -60,7 +60,7 @@ def test_pitfall_632_no_proxy_comes_between_a_client_and_its_own_machine(
     [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 128 + signal.SIGTERM)],
 )
 def test_the_exit_status_is_the_clients(script: str, status: int) -> None:
-    with Run() as client:
+    with ClientRun() as client:
         assert client.to_end(["/bin/sh", "-c", script], os.environ) == status
 
 
@@ -100,7 +100,7 @@ def test_a_signal_that_is_sent_to_us_alone_reaches_the_client(
             signal.pthread_kill(threading.get_ident(), number)
 
     monkeypatch.setattr(os, "kill", noted_kill)
-    with Run() as client:
+    with ClientRun() as client:
         sender = threading.Thread(target=send)
         sender.start()
         status = client.to_end([sys.executable, "-c", WAITING, str(ready)], os.environ)
@@ -109,7 +109,7 @@ def test_a_signal_that_is_sent_to_us_alone_reaches_the_client(
 
 
 def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
-    with Run() as client:
+    with ClientRun() as client:
         signal.raise_signal(signal.SIGINT)
         assert client.to_end(["/bin/sh", "-c", f"touch {tmp_path}/ran"], os.environ) == 128 + signal.SIGINT
     assert not (tmp_path / "ran").exists()
@@ -140,7 +140,7 @@ def test_a_client_that_is_stopped_stops_us_and_goes_on_with_us() -> None:
 def test_handlers_are_as_before_in_the_end() -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     before = [signal.getsignal(number) for number in numbers]
-    with Run():
+    with ClientRun():
         assert [signal.getsignal(number) for number in numbers] != before
     assert [signal.getsignal(number) for number in numbers] == before
 

@@ -8,20 +8,22 @@ import tomllib
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLIENTS, Plan, Wish
+from dragoman.launching.clients import CLIENTS, LaunchOptions, LaunchPlan
 from dragoman.launching.sizes import Sizes
 
 URL = "http://127.0.0.1:8484"
-FULL = Wish(url=URL, model="openai/gpt-5.1", small_model="local/qwen3", context=32768, others=("echo/text", "gpt"))
+FULL = LaunchOptions(
+    url=URL, model="openai/gpt-5.1", small_model="local/qwen3", context=32768, others=("echo/text", "gpt")
+)
 
 
-def settings_of(plan: Plan) -> dict[str, object]:
+def settings_of(plan: LaunchPlan) -> dict[str, object]:
     """The settings on Codex's command line, read as Codex reads them."""
     assert plan.arguments[::2] == ("-c",) * (len(plan.arguments) // 2)
     return tomllib.loads("\n".join(plan.arguments[1::2]))
 
 
-def config_of(plan: Plan) -> dict[str, object]:
+def config_of(plan: LaunchPlan) -> dict[str, object]:
     """The configuration in OpenCode's environment."""
     config: dict[str, object] = json.loads(plan.environment["OPENCODE_CONFIG_CONTENT"])
     return config
@@ -40,14 +42,17 @@ def test_claude_asks_for_the_models_whatever_it_calls_them() -> None:
 
 
 def test_claude_keeps_its_own_names_of_models_if_none_is_asked_for() -> None:
-    environment = CLIENTS["claude"].plan(Wish(url=URL)).environment
+    environment = CLIENTS["claude"].plan(LaunchOptions(url=URL)).environment
     assert not [name for name in environment if name.endswith("_MODEL") or "CONTEXT" in name]
 
 
 def test_one_model_does_the_small_work_too() -> None:
-    plan = CLIENTS["claude"].plan(Wish(url=URL, model="echo/text"))
+    plan = CLIENTS["claude"].plan(LaunchOptions(url=URL, model="echo/text"))
     assert plan.environment["ANTHROPIC_SMALL_FAST_MODEL"] == "echo/text"
-    assert config_of(CLIENTS["opencode"].plan(Wish(url=URL, model="echo/text")))["small_model"] == "dragoman/echo/text"
+    assert (
+        config_of(CLIENTS["opencode"].plan(LaunchOptions(url=URL, model="echo/text")))["small_model"]
+        == "dragoman/echo/text"
+    )
 
 
 def test_pitfall_637_claude_has_one_credential_and_does_not_find_a_way_around_the_gateway() -> None:
@@ -75,13 +80,13 @@ def test_codex_gets_a_provider_on_its_command_line() -> None:
 
 
 def test_codex_keeps_its_own_model_if_none_is_asked_for() -> None:
-    assert set(settings_of(CLIENTS["codex"].plan(Wish(url=URL)))) == {"model_provider", "model_providers"}
+    assert set(settings_of(CLIENTS["codex"].plan(LaunchOptions(url=URL)))) == {"model_provider", "model_providers"}
 
 
 @pytest.mark.parametrize("name", ['with "quotes"', "back\\slash", "new\nline", "ümläut"])
 def test_a_strange_name_of_a_model_stays_what_it_is(name: str) -> None:
-    assert settings_of(CLIENTS["codex"].plan(Wish(url=URL, model=name)))["model"] == name
-    assert config_of(CLIENTS["opencode"].plan(Wish(url=URL, model=name)))["model"] == f"dragoman/{name}"
+    assert settings_of(CLIENTS["codex"].plan(LaunchOptions(url=URL, model=name)))["model"] == name
+    assert config_of(CLIENTS["opencode"].plan(LaunchOptions(url=URL, model=name)))["model"] == f"dragoman/{name}"
 
 
 def test_opencode_gets_a_provider_with_every_known_model() -> None:
@@ -114,7 +119,7 @@ CLAUDE_TOLD: dict[str, tuple[Sizes, int | None, tuple[str | None, str | None, st
 @pytest.mark.parametrize("known", CLAUDE_TOLD)
 def test_pitfall_638_639_claude_is_told_of_windows_and_of_caps_that_are_less_than_it_would_ask_for(known: str) -> None:
     sizes, context, told = CLAUDE_TOLD[known]
-    wish = Wish(url=URL, model="m", context=context, sizes={"m": sizes})
+    wish = LaunchOptions(url=URL, model="m", context=context, sizes={"m": sizes})
     environment = CLIENTS["claude"].plan(wish).environment
     assert told == (
         environment.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS"),
@@ -125,15 +130,15 @@ def test_pitfall_638_639_claude_is_told_of_windows_and_of_caps_that_are_less_tha
 
 def test_claude_has_one_limit_for_all_of_its_models() -> None:
     sizes = {"m": Sizes(window=200_000, cap=16_000), "s": Sizes(window=32_768, cap=4096)}
-    environment = CLIENTS["claude"].plan(Wish(url=URL, model="m", small_model="s", sizes=sizes)).environment
+    environment = CLIENTS["claude"].plan(LaunchOptions(url=URL, model="m", small_model="s", sizes=sizes)).environment
     assert environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "4096"
     assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "200000"
 
 
 def test_pitfall_645_codex_is_told_of_the_window_that_is_known() -> None:
-    wish = Wish(url=URL, model="m", sizes={"m": Sizes(window=131_072, cap=16_384)})
+    wish = LaunchOptions(url=URL, model="m", sizes={"m": Sizes(window=131_072, cap=16_384)})
     assert settings_of(CLIENTS["codex"].plan(wish))["model_context_window"] == 131_072
-    unknown = Wish(url=URL, model="m", sizes={"m": Sizes(cap=16_384), "another": Sizes(window=5)})
+    unknown = LaunchOptions(url=URL, model="m", sizes={"m": Sizes(cap=16_384), "another": Sizes(window=5)})
     assert "model_context_window" not in settings_of(CLIENTS["codex"].plan(unknown))
 
 
@@ -146,7 +151,7 @@ def test_opencode_gets_a_limit_for_every_model() -> None:
         "small cap": Sizes(window=128_000, cap=16_384),
         "tiny": Sizes(cap=1),
     }
-    wish = Wish(url=URL, model="m", small_model="s", others=(*sizes, "unknown"), sizes=sizes)
+    wish = LaunchOptions(url=URL, model="m", small_model="s", others=(*sizes, "unknown"), sizes=sizes)
     providers = config_of(CLIENTS["opencode"].plan(wish))["provider"]
     assert isinstance(providers, dict)
     models = providers["dragoman"]["models"]
@@ -164,7 +169,7 @@ def test_opencode_gets_a_limit_for_every_model() -> None:
 
 
 def test_the_name_of_a_launch_is_a_header_of_every_client() -> None:
-    wish = Wish(url=URL, model="m", launch="one")
+    wish = LaunchOptions(url=URL, model="m", launch="one")
     plans = {name: client.plan(wish) for name, client in CLIENTS.items()}
     assert plans["claude"].environment["ANTHROPIC_CUSTOM_HEADERS"] == "x-dragoman-launch: one"
     providers = settings_of(plans["codex"])["model_providers"]
@@ -191,7 +196,7 @@ def test_pitfall_643_tool_search_is_left_to_claude_which_has_it_on_by_itself() -
 
 def test_opencodes_configuration_in_the_environment_is_kept_below_ours() -> None:
     own = {"theme": "dark", "model": "mine/m", "provider": {"mine": {"name": "Mine"}, "dragoman": {"name": "Other"}}}
-    wish = Wish(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": json.dumps(own)})
+    wish = LaunchOptions(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": json.dumps(own)})
     config = config_of(CLIENTS["opencode"].plan(wish))
     assert (config["theme"], config["model"]) == ("dark", "dragoman/m")
     # What its files say of its own agents would go before the model.
@@ -203,7 +208,7 @@ def test_opencodes_configuration_in_the_environment_is_kept_below_ours() -> None
 
 def test_a_configuration_that_cannot_be_read_is_told() -> None:
     with pytest.raises(DragomanError, match="OPENCODE_CONFIG_CONTENT holds no JSON"):
-        CLIENTS["opencode"].plan(Wish(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": "{"}))
+        CLIENTS["opencode"].plan(LaunchOptions(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": "{"}))
 
 
 @pytest.mark.parametrize("name", CLIENTS)

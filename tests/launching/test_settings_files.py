@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLIENTS, Wish
+from dragoman.launching.clients import CLIENTS, LaunchOptions
 from dragoman.launching.settings_files import (
     command_line,
     managed_notes,
@@ -20,7 +20,7 @@ from dragoman.launching.settings_files import (
     taken_out,
 )
 
-PLAN = CLIENTS["claude"].plan(Wish(url="http://127.0.0.1:8484", model="m", launch="one"))
+PLAN = CLIENTS["claude"].plan(LaunchOptions(url="http://127.0.0.1:8484", model="m", launch="one"))
 ENVIRONMENT = {**PLAN.environment, PLAN.key_variable: "the-key", "NO_PROXY": "127.0.0.1", "HOME": "/home/me"}
 
 
@@ -84,7 +84,7 @@ def left_behind(place: Path, name: str = "dragoman-launch-killed") -> Path:
 @pytest.mark.parametrize("client", ["claude", "codex"])
 def test_item_22_a8_the_key_of_a_launch_that_was_killed_goes_at_the_next_start(client: str, temporary: Path) -> None:
     stale, other = left_behind(temporary), left_behind(temporary, "dragoman-of-another-kind")
-    plan = CLIENTS[client].plan(Wish(url="http://127.0.0.1:8484", model="m"))
+    plan = CLIENTS[client].plan(LaunchOptions(url="http://127.0.0.1:8484", model="m"))
     with command_line(f"/bin/{client}", plan, [], {plan.key_variable: "k"}):
         assert not stale.parent.exists()
     assert list(temporary.iterdir()) == [other.parent]
@@ -114,7 +114,7 @@ def test_item_22_a8_what_is_no_launch_of_this_user_stays(temporary: Path, monkey
 
 
 def test_a_client_that_goes_by_its_environment_gets_no_file() -> None:
-    plan = CLIENTS["codex"].plan(Wish(url="http://127.0.0.1:8484"))
+    plan = CLIENTS["codex"].plan(LaunchOptions(url="http://127.0.0.1:8484"))
     with command_line("/bin/codex", plan, ["exec"], {}) as words:
         assert words == ["/bin/codex", *plan.arguments, "exec"]
 
@@ -128,7 +128,7 @@ def test_headers_of_the_users_own_are_kept_wherever_they_are_said(place: str, tm
         (tmp_path / "settings.json").write_text(said)
     elif place == "environment":
         environ["ANTHROPIC_CUSTOM_HEADERS"] = "x-mine: 1\n"
-    wish = Wish(url="http://127.0.0.1:8484", launch="one", own=own_variables("--settings", words, environ))
+    wish = LaunchOptions(url="http://127.0.0.1:8484", launch="one", own=own_variables("--settings", words, environ))
     headers = CLIENTS["claude"].plan(wish).environment["ANTHROPIC_CUSTOM_HEADERS"]
     assert headers == "x-mine: 1\nx-dragoman-launch: one"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.clients import Plan
+from dragoman.launching.clients import LaunchPlan
 from dragoman.launching.keys import PLACEHOLDER, GivenKey
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 
 SECRET = "sk-0123456789abcdef-secret"
 VALUE = """it's "so" $HOME `x` \\ end"""
-PLAN = Plan(
+PLAN = LaunchPlan(
     key_variable="TOKEN", environment={"VALUE": VALUE}, removed=("GONE",), arguments=("-c", f"a={VALUE}", "two words")
 )
 PROGRAM = "printer"
@@ -82,7 +82,7 @@ def test_pitfall_623_the_lines_say_how_to_undo_themselves(shell: str, kind: str,
 
 
 def test_a_variable_that_was_added_to_gets_back_what_it_had() -> None:
-    plan = Plan(key_variable="TOKEN", environment={"NO_PROXY": "a,127.0.0.1"})
+    plan = LaunchPlan(key_variable="TOKEN", environment={"NO_PROXY": "a,127.0.0.1"})
     key = GivenKey(text=PLACEHOLDER)
     (line,) = undo_lines(plan, PROGRAM, key, SHELLS["sh"], {"NO_PROXY": "a"}, kept=("NO_PROXY",))
     assert line == f"{UNDO}export NO_PROXY=a; unset TOKEN"
@@ -91,18 +91,18 @@ def test_a_variable_that_was_added_to_gets_back_what_it_had() -> None:
 
 
 def test_who_changes_nothing_has_nothing_to_undo() -> None:
-    plan = Plan(key_variable="DRAGOMAN_KEY", environment={})
+    plan = LaunchPlan(key_variable="DRAGOMAN_KEY", environment={})
     assert undo_lines(plan, PROGRAM, GivenKey(text=SECRET), SHELLS["sh"], {}) == []
 
 
 def test_a_variable_that_is_set_already_is_left_alone() -> None:
-    plan = Plan(key_variable="DRAGOMAN_KEY", environment={})
+    plan = LaunchPlan(key_variable="DRAGOMAN_KEY", environment={})
     assert shell_lines(plan, PROGRAM, GivenKey(text=SECRET), SHELLS["sh"]) == []
     assert shell_lines(plan, PROGRAM, GivenKey(text=PLACEHOLDER), SHELLS["sh"]) == ["export DRAGOMAN_KEY=none"]
 
 
 def test_powershell_has_words_of_its_own() -> None:
-    plan = Plan(key_variable="TOKEN", environment={"VALUE": "it's"}, removed=("GONE",), arguments=("-c", "a=b c"))
+    plan = LaunchPlan(key_variable="TOKEN", environment={"VALUE": "it's"}, removed=("GONE",), arguments=("-c", "a=b c"))
     assert shell_lines(plan, PROGRAM, GivenKey(text=SECRET), SHELLS["powershell"]) == [
         "Remove-Item Env:GONE -ErrorAction SilentlyContinue",
         "$env:VALUE = 'it''s'",
@@ -114,7 +114,7 @@ def test_powershell_has_words_of_its_own() -> None:
 
 
 def test_fish_has_words_of_its_own() -> None:
-    plan = Plan(key_variable="TOKEN", environment={"VALUE": "it's"}, removed=("GONE",), arguments=("-c", "a=b c"))
+    plan = LaunchPlan(key_variable="TOKEN", environment={"VALUE": "it's"}, removed=("GONE",), arguments=("-c", "a=b c"))
     assert shell_lines(plan, PROGRAM, GivenKey(text=SECRET), SHELLS["fish"]) == [
         "set -e GONE",
         "set -gx VALUE 'it\\'s'",

@@ -8,9 +8,9 @@ from itertools import count
 from dragoman.model.events import Event
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
+from dragoman.protocols.codec import Codec, Mint, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.tool_table import ToolTable
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, asked_by, translate_request
@@ -57,19 +57,19 @@ def asked(client: str, provider: str) -> TranslatedRequest:
     return translate_request(question(client), source=client, target=provider)
 
 
-def bare(codec: Codec) -> Asked:
+def bare(codec: Codec) -> TranslationContext:
     """What an answer without its question is read against."""
     return asked_by(None, codec)
 
 
-def at_home(codec: Codec, *, legacy: bool = False) -> Asked:
+def at_home(codec: Codec, *, legacy: bool = False) -> TranslationContext:
     """What an answer is read against whose question stayed in its own protocol."""
     body = question(codec.name)
     if legacy:
         del body["tools"]
         body["functions"] = [{"name": "get_weather", "parameters": _SCHEMA}]
     request = codec.decode_request(parsed(body))
-    return Asked(request=request, target=home(codec, request.model), table=ToolTable())
+    return TranslationContext(request=request, target=home(codec, request.model), table=ToolTable())
 
 
 def parsed(body: JsonObject) -> JsonObject:
@@ -79,10 +79,12 @@ def parsed(body: JsonObject) -> JsonObject:
 
 def home(codec: Codec, model: str) -> TargetModel:
     """A target of a request that stays in its own protocol."""
-    return TargetModel(model=model, upstream=codec.upstream, abilities=abilities_of(codec.name, model, codec.upstream))
+    return TargetModel(
+        model=model, upstream=codec.upstream, abilities=capabilities_of(codec.name, model, codec.upstream)
+    )
 
 
-def events_of(protocol: str, stream: bytes, asking: Asked | None = None) -> list[Event]:
+def events_of(protocol: str, stream: bytes, asking: TranslationContext | None = None) -> list[Event]:
     """The events of a provider's stream, its end included."""
     codec = codec_of(protocol)
     decoder = codec.stream_decoder(asking or bare(codec), STEADY, Ledger())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.model.events import Event, Failed, OrderCheck, StreamPhase
 from dragoman.model.losses import Ledger
-from dragoman.rules.part_serializer import Serializer
+from dragoman.rules.part_serializer import PartSerializer
 from dragoman.translate import translate_response
 from tests.laws.grammar import check
 from tests.laws.journey import STEADY, asked, events_of, translated_stream
@@ -30,7 +30,7 @@ ERRORS: dict[str, bytes] = {
 
 def in_order(events: list[Event]) -> None:
     order, serial = OrderCheck(), OrderCheck(serial=True)
-    sink = Serializer(serial, Ledger())
+    sink = PartSerializer(serial, Ledger())
     for event in events:
         order(event)
         sink(event)

@@ -30,7 +30,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import bound_host, protection_at_start
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.processes.listen_socket import bind, listen
 from dragoman.gateway.processes.worker import Worker
 from dragoman.providers.catalogue import catalogue
@@ -88,7 +88,7 @@ class House:
         except ConfigError:
             self._listener.close()
             raise
-        duty = Duty(
+        duty = WorkerSettings(
             read=self._read, log=Log(io.StringIO()), protection=protection, fingerprint=partial(fingerprint, file)
         )
         self._worker = Worker(duty, began)

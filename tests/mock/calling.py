@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.http.upstream_call import Call
-from dragoman.mock.echo_call import EchoFlight, open_echo
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.mock.echo_call import EchoCall, open_echo
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 Json = dict[str, object]
@@ -51,12 +51,12 @@ def capped(protocol: str, cap: int) -> Json:
     return {"max_output_tokens" if protocol == RESPONSES else "max_tokens": cap}
 
 
-def fly(protocol: str, body: object, url: str | None = None, method: str = "POST") -> EchoFlight:
+def fly(protocol: str, body: object, url: str | None = None, method: str = "POST") -> EchoCall:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return open_echo(Call(method=method, url=url or URLS[protocol], headers=[], body=raw), protocol)
+    return open_echo(UpstreamRequest(method=method, url=url or URLS[protocol], headers=[], body=raw), protocol)
 
 
-async def collected(flight: EchoFlight) -> list[bytes]:
+async def collected(flight: EchoCall) -> list[bytes]:
     """The pieces of an answer."""
     pieces: list[bytes] = []
     await flight.head()

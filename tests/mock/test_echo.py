@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.upstream_call import Call, header
+from dragoman.http.upstream_call import UpstreamRequest, header
 from dragoman.mock.answers.models import echo_models
 from dragoman.mock.echo import reply_to
 from dragoman.protocols.registry import codec_of
@@ -226,7 +226,7 @@ def test_whatever_is_said_is_answered_or_refused(
 
 @pytest.mark.parametrize("body", [b"{", b'{"model":"text","input":' + b"[" * 100_000], ids=["no JSON", "too deep"])
 def test_a_refusal_leaves_nothing_for_the_collector(body: bytes) -> None:
-    call = Call(method="POST", url=URLS[RESPONSES], headers=[], body=body)
+    call = UpstreamRequest(method="POST", url=URLS[RESPONSES], headers=[], body=body)
     reply_to(call, RESPONSES)
     # The collector looks only at what is new.
     gc.freeze()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from dragoman.errors import Oversized, TimedOut, Truncated
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.echo_call import EchoFlight
+from dragoman.mock.echo_call import EchoCall
 from dragoman.streaming import StreamPipeline
 from tests import virtual_time
 from tests.mock.calling import LIMIT, PROTOCOLS, collected, fly, pieces, question, text_of
@@ -26,7 +26,7 @@ def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
     virtual_time.run(story())
 
 
-def long_stream() -> EchoFlight:
+def long_stream() -> EchoCall:
     return fly(CHAT, question(CHAT, "long", "500", stream=True))
 
 
@@ -37,7 +37,7 @@ async def others_turn() -> None:
 
 def test_it_is_a_flight() -> None:
     async def story() -> None:
-        flight: Flight = long_stream()
+        flight: UpstreamCall = long_stream()
         await flight.head()
         assert flight.status == 200
 

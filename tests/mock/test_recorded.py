@@ -17,8 +17,8 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.server import Request
-from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.server import ServerRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.mock.app import MockApp
 from dragoman.mock.echo import reply_to
 from dragoman.protocols.codec import Mint
@@ -30,7 +30,7 @@ FILE = Path(__file__).with_name("recorded.json")
 
 def ask_echo(protocol: str, method: str, path: str, body: bytes) -> Told:
     """One call of echo."""
-    reply = reply_to(Call(method=method, url=f"echo:{path}", headers=[], body=body), protocol)
+    reply = reply_to(UpstreamRequest(method=method, url=f"echo:{path}", headers=[], body=body), protocol)
     return Told(
         status=reply.status,
         headers=[("wait", str(reply.delivery.wait)), *_text(reply.headers)],
@@ -96,7 +96,7 @@ def mock_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
 
         with monkeypatch.context() as patch:
             patch.setattr("dragoman.mock.app.asyncio.sleep", rest)
-            runner.run(app(cast(Request, request)))
+            runner.run(app(cast(ServerRequest, request)))
         return request.told
 
     with asyncio.Runner() as runner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, encrypted
-from dragoman.mock.script import COMPACTED, Line, ScriptError, Step, parse, script_in, step_of, turns_of
+from dragoman.mock.script import COMPACTED, ScriptError, ScriptLine, ScriptStep, parse, script_in, step_of, turns_of
 from tests.mock.asking import read, request, said
 from tests.mock.calling import PROTOCOLS, declared
 from tests.sdk.digging import Object
@@ -25,14 +25,14 @@ def test_the_last_script_of_a_text_counts_and_may_hold_others() -> None:
 
 def test_steps_are_lines_between_dashes() -> None:
     assert parse("think Hm.\nsay  Yes. \n\n---\nempty\n") == [
-        (Line("think", "Hm."), Line("say", "Yes.")),
-        (Line("empty"),),
+        (ScriptLine("think", "Hm."), ScriptLine("say", "Yes.")),
+        (ScriptLine("empty"),),
     ]
 
 
 def test_text_of_several_lines_stands_between_marks() -> None:
     (step,) = parse("call apply_patch <<END\n*** Begin\n  kept\n---\nEND\nsay <<E\na\nb\nE")
-    assert step == (Line("call", "apply_patch *** Begin\n  kept\n---"), Line("say", "a\nb"))
+    assert step == (ScriptLine("call", "apply_patch *** Begin\n  kept\n---"), ScriptLine("say", "a\nb"))
 
 
 @pytest.mark.parametrize("script", ["shout hello", "say <<END\nno end", "call", "call <<END\n{}\nEND"])
@@ -47,7 +47,7 @@ def test_as_many_steps_are_over_as_turns_were_taken(protocol: str, turns: int) -
     step = step_of(read(protocol, _after(protocol, turns)))
     assert step is not None
     assert step.over is (turns == 3)
-    assert step.lines == (() if turns == 3 else (Line("say", ("one", "two", "three")[turns]),))
+    assert step.lines == (() if turns == 3 else (ScriptLine("say", ("one", "two", "three")[turns]),))
 
 
 def _after(protocol: str, turns: int) -> Object:
@@ -87,11 +87,11 @@ def test_a_compaction_stands_for_the_turns_that_it_replaced() -> None:
     item = {"type": "compaction", "encrypted_content": encrypted(f"x\n{COMPACTED}2")}
     body: Object = {"model": "gpt-5", "input": [{"role": "user", "content": STEPS}, item]}
     step = step_of(read(RESPONSES, body))
-    assert step is not None and step.lines == (Line("say", "three"),)
+    assert step is not None and step.lines == (ScriptLine("say", "three"),)
 
 
 def test_a_retry_has_the_same_key_and_anybody_else_another() -> None:
-    def key(step: Step | None) -> str:
+    def key(step: ScriptStep | None) -> str:
         assert step is not None
         return step.key
 

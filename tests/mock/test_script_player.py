@@ -7,7 +7,7 @@ import pytest
 from dragoman.mock.answers.models import Ending
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.script_player import Play, play
-from dragoman.mock.stored.memory import Memory
+from dragoman.mock.stored.memory import MockStore
 from dragoman.model.failure import FailureKind
 from dragoman.model.parts import InputForm, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import Request
@@ -23,7 +23,7 @@ FORMAT: dict[str, Object] = {
 
 
 def played(script: str, protocol: str = CHAT, **more: object) -> Play:
-    return play(scripted(script, protocol, **more), Memory().once)
+    return play(scripted(script, protocol, **more), MockStore().once)
 
 
 def scripted(script: str, protocol: str = CHAT, **more: object) -> Request:
@@ -80,7 +80,7 @@ def test_a_name_in_the_script_may_be_that_of_a_namespace_that_was_flattened() ->
 def test_json_fits_the_schema_that_was_asked_for(protocol: str) -> None:
     for script in ("json", "call not_declared {}"):
         assert played(script, protocol, **FORMAT[protocol]).parts == (Text(text='{"city":"mock"}'),)
-    assert play(request(protocol, "No script.", **FORMAT[protocol]), Memory().once).parts == (
+    assert play(request(protocol, "No script.", **FORMAT[protocol]), MockStore().once).parts == (
         Text(text='{"city":"mock"}'),
     )
 
@@ -98,7 +98,7 @@ def test_json_is_a_call_where_a_tool_is_forced(protocol: str) -> None:
     tools = declared(protocol, "f", "g")
     assert played("json", protocol, tools=tools, tool_choice=FORCED[protocol]).parts == (call,)
     forced = request(protocol, "No script.", tools=tools, tool_choice=FORCED[protocol])
-    assert play(forced, Memory().once).parts == (call,)
+    assert play(forced, MockStore().once).parts == (call,)
 
 
 def test_one_call_is_made_where_one_at_a_time_is_asked_for() -> None:
@@ -111,7 +111,7 @@ def test_one_call_is_made_where_one_at_a_time_is_asked_for() -> None:
     [(429, FailureKind.RATE_LIMITED), (503, FailureKind.UNAVAILABLE), (529, FailureKind.OVERLOADED)],
 )
 def test_a_failure_comes_once_and_then_the_rest_of_the_step(status: int, kind: FailureKind) -> None:
-    once = Memory().once
+    once = MockStore().once
     asked = scripted(f"fail {status} Slow down.\nsay Done.")
     failure = play(asked, once).failure
     assert failure is not None and (failure.kind, failure.status, failure.message) == (kind, status, "Slow down.")
@@ -120,7 +120,7 @@ def test_a_failure_comes_once_and_then_the_rest_of_the_step(status: int, kind: F
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_overflow_comes_once_in_words_that_are_recognised(protocol: str) -> None:
-    once = Memory().once
+    once = MockStore().once
     asked = scripted("overflow\nsay Done.", protocol)
     failure = play(asked, once).failure
     assert failure is not None and failure.kind is FailureKind.CONTEXT_OVERFLOW
@@ -128,14 +128,14 @@ def test_an_overflow_comes_once_in_words_that_are_recognised(protocol: str) -> N
 
 
 def test_a_break_comes_once_and_a_pause_always() -> None:
-    once = Memory().once
+    once = MockStore().once
     asked = scripted("break\npause 0.5\npause 1\nsay Done.")
     assert play(asked, once) == Play(parts=(Text(text="Done."),), wait=1.5, ending=Ending.BREAKS)
     assert play(asked, once) == Play(parts=(Text(text="Done."),), wait=1.5)
 
 
 def test_an_empty_answer_comes_once_if_anything_is_written_beside_it() -> None:
-    once = Memory().once
+    once = MockStore().once
     asked = scripted("empty\nsay Done.")
     assert [play(asked, once).parts for _ in range(2)] == [(), (Text(text="Done."),)]
     asked = scripted("empty")
@@ -149,7 +149,7 @@ def test_a_script_with_an_error_is_a_400_that_says_so(script: str) -> None:
 
 
 def test_without_a_script_the_name_of_the_model_chooses_what_echo_does() -> None:
-    once = Memory().once
+    once = MockStore().once
     assert play(request(CHAT, "Hello."), once).parts == (Text(text="You said: Hello."),)
     assert play(request(CHAT, "Hello.", model="mock-broken"), once).ending is Ending.BREAKS
     assert play(request(CHAT, "Hello.", model="mock-slow"), once).pace > 0
@@ -161,4 +161,4 @@ def test_without_a_script_the_name_of_the_model_chooses_what_echo_does() -> None
 def test_a_script_that_is_over_says_so() -> None:
     messages = [{"role": "user", "content": "<mock>say a</mock>"}, {"role": "assistant", "content": "a"}]
     asked = request(CHAT, "", messages=[*messages, {"role": "user", "content": "And now?"}])
-    assert play(asked, Memory().once).parts == (Text(text="The script has no step left."),)
+    assert play(asked, MockStore().once).parts == (Text(text="The script has no step left."),)

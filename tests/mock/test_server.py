@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.mint import system_mint
 from dragoman.mock.app import MockApp
 from dragoman.mock.server import serve, serve_until
@@ -41,7 +41,7 @@ class AnnouncingApp(MockApp):
         super().__init__(system_mint())
         self.called = asyncio.Event()
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         """Answer."""
         self.called.set()
         await super().__call__(request)

@@ -8,7 +8,7 @@ from dragoman.mint import system_mint
 from dragoman.mock.answers.models import Ending
 from dragoman.mock.answers.signatures import MESSAGES, RESPONSES
 from dragoman.mock.script_player import Play
-from dragoman.mock.turn import Turn, turn_of
+from dragoman.mock.turn import MockTurn, turn_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text, Thinking, ToolCall
 from tests.mock.asking import request
@@ -22,13 +22,13 @@ PARTS = (
 )
 
 
-def told(protocol: str, play: Play, **more: object) -> Turn:
+def told(protocol: str, play: Play, **more: object) -> MockTurn:
     found = turn_of(play, request(protocol, "Go.", **more), system_mint())
-    assert isinstance(found, Turn)
+    assert isinstance(found, MockTurn)
     return found
 
 
-def sent(turn: Turn) -> list[bytes]:
+def sent(turn: MockTurn) -> list[bytes]:
     return [piece for _, piece in turn.delivery.pieces]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from dragoman.config.settings import Line, LineRule, Routing, Timeouts
-from dragoman.routing.route import When
+from dragoman.config.settings import RouteConfig, RouteRule, Routing, Timeouts
+from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES
 from tests.playbooks.bodies import brief, error, lossy, overloaded, parts, whole
@@ -31,10 +31,10 @@ from tests.playbooks.steps import (
 SECOND = {MESSAGES: CHAT, CHAT: RESPONSES, RESPONSES: MESSAGES}
 _TARGETS = {name: (f"{NAMES[name]}/served", f"{NAMES[SECOND[name]]}/served") for name in PROTOCOLS}
 LINES = (
-    *(Line(pattern=f"{NAMES[name]}-first", targets=_TARGETS[name]) for name in PROTOCOLS),
-    *(Line(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
-    *(Line(pattern=f"{NAMES[name]}-chosen", targets=_TARGETS[name], policy="least-loss") for name in PROTOCOLS),
-    *(Line(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
+    *(RouteConfig(pattern=f"{NAMES[name]}-first", targets=_TARGETS[name]) for name in PROTOCOLS),
+    *(RouteConfig(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
+    *(RouteConfig(pattern=f"{NAMES[name]}-chosen", targets=_TARGETS[name], policy="least-loss") for name in PROTOCOLS),
+    *(RouteConfig(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
 )
 KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(lines=LINES, own_keys=True, kept=True)
@@ -43,11 +43,11 @@ TWO = Setup(lines=LINES, own_keys=True)
 # Whoever says little goes to the first, and whoever says more in all to the second.
 RULED = Setup(
     lines=tuple(
-        Line(
+        RouteConfig(
             pattern=f"{NAMES[name]}-ruled",
             targets=_TARGETS[name],
             sticky=False,
-            rules=(LineRule(when=When(input_over=60), targets=_TARGETS[name][1:], weights=()),),
+            rules=(RouteRule(when=RuleCondition(input_over=60), targets=_TARGETS[name][1:], weights=()),),
         )
         for name in PROTOCOLS
     ),

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, Line, Routing, Settings, Storage, Timeouts
+from dragoman.config.settings import Key, Limits, RouteConfig, Routing, Settings, Storage, Timeouts
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
@@ -40,7 +40,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     streams: str = "asked"
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[RouteConfig, ...] = ()
     routing: Routing = Routing()
     prices: dict[str, Override] = {}
     # Whether each provider has keys that no other one has.

@@ -30,16 +30,16 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.processes.worker import server_limits
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import response_head
-from dragoman.http.client import Client, write_head
-from dragoman.http.http_call import HttpFlight
+from dragoman.http.client import HttpClient, write_head
+from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.reuse import Reuse
-from dragoman.http.server import Server
-from dragoman.http.upstream_call import Call
-from dragoman.http.upstream_connection import Connection
+from dragoman.http.server import HttpServer
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.http.upstream_connection import UpstreamConnection
 from dragoman.store import database
 from tests.playbooks.printing import Names, Reply, lines_of, message_lines
 from tests.virtual_time import virtual_loop
@@ -87,12 +87,12 @@ class Stage:
         if state.store is not None:
             self._works = state.store.is_working
             self.loop.watch(self._works)
-        service = Service(self.settings, self.metrics, log, state)
-        service.client = cast(Client, self.provider)
+        service = Runtime(self.settings, self.metrics, log, state)
+        service.client = cast(HttpClient, self.provider)
         service.traffic.chance = lambda: 0.0
         self.app = App(service)
         limits = replace(server_limits(self.settings.limits, self.settings.timeouts), write_buffer=ROOM)
-        self.server = Server(self.app, self.app.refuse, limits)
+        self.server = HttpServer(self.app, self.app.refuse, limits)
 
     def _alarm(self, seconds: float, wake: Callable[[], None]) -> None:
         """Wake the store's thread after some seconds of the loop's."""
@@ -303,11 +303,11 @@ class Provider:
         # Calls that nobody takes, as if nothing listened there.
         self.unreachable = False
 
-    def open(self, call: Call) -> HttpFlight:
+    def open(self, call: UpstreamRequest) -> HttpCall:
         """A flight for a call."""
         line = Line(self._stage, len(self.lines) + 1, reachable=not self.unreachable)
         self.lines.append(line)
-        return HttpFlight(cast(Pool, line), call, write_head(call, None))
+        return HttpCall(cast(Pool, line), call, write_head(call, None))
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -323,10 +323,10 @@ class Line:
         self._stage = stage
         self._name = f"provider, call {number}"
         self._reachable = reachable
-        self._flight: HttpFlight | None = None
+        self._flight: HttpCall | None = None
         self._paused = False
         # What the provider did while nobody read.
-        self._unread: deque[Callable[[HttpFlight], None]] = deque()
+        self._unread: deque[Callable[[HttpCall], None]] = deque()
 
     # What the provider does. Nobody hears it on a line that was hung up.
 
@@ -347,7 +347,7 @@ class Line:
         """Break off."""
         self._send(lambda flight: self._last(lambda: flight.on_break(error)))
 
-    def _send(self, news: Callable[[HttpFlight], None]) -> None:
+    def _send(self, news: Callable[[HttpCall], None]) -> None:
         self._unread.append(news)
         self._deliver()
 
@@ -361,21 +361,21 @@ class Line:
 
     # What the flight asks of its pool.
 
-    def take(self) -> Connection | None:
-        return cast(Connection, self) if self._reachable else None
+    def take(self) -> UpstreamConnection | None:
+        return cast(UpstreamConnection, self) if self._reachable else None
 
     def reusable(self) -> bool:
         return True
 
-    def obtain(self) -> asyncio.Future[Connection]:
+    def obtain(self) -> asyncio.Future[UpstreamConnection]:
         self._stage.comes(f"{self._name} cannot be reached")
-        refused: asyncio.Future[Connection] = self._stage.loop.create_future()
+        refused: asyncio.Future[UpstreamConnection] = self._stage.loop.create_future()
         refused.set_exception(Unreachable("the provider refused the connection"))
         return refused
 
     # What the flight asks of its connection.
 
-    def send(self, flight: HttpFlight, head: bytes, body: bytes, bodiless: bool) -> bool:
+    def send(self, flight: HttpCall, head: bytes, body: bytes, bodiless: bool) -> bool:
         self._flight = flight
         # The gateway's version is not the dialogue's business.
         head = head.replace(f"dragoman/{__version__}".encode(), b"dragoman/VERSION")

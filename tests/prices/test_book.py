@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.prices.book import _SHELVES, Book, Override, overlay
-from dragoman.prices.table import FORMAT, Ladder, Rates, Step, Table, read_table
+from dragoman.prices.table import FORMAT, Ladder, PriceBookTable, PriceTier, Rates, read_table
 from dragoman.providers.catalogue import catalogue
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC).timestamp()
@@ -24,7 +24,7 @@ def book_of(
     providers: dict[str, object] = {name: {"models": rows} for name, rows in shelves.items()}
     providers["p"] = {"models": models, "fallback": list(shelves)}
 
-    def table() -> Table:
+    def table() -> PriceBookTable:
         return read_table(
             msgspec.json.encode(
                 {"format": FORMAT, "source": "test", "version": "1", "taken": "2026-01-01", "providers": providers}
@@ -155,15 +155,15 @@ def test_memory_is_bounded() -> None:
 
 
 def test_nothing_is_read_before_somebody_asks() -> None:
-    def never() -> Table:
+    def never() -> PriceBookTable:
         raise AssertionError
 
     Book(never, {"p/m": Override(window=1)})
 
 
 def test_a_ladder_over_another_keeps_what_is_not_said() -> None:
-    below = Ladder(base=Rates(input=1, output=2), steps=(Step(above=10, rates=Rates(input=3, output=4)),))
-    above = Ladder(base=Rates(input=5), steps=(Step(above=20, rates=Rates(input=6)),))
+    below = Ladder(base=Rates(input=1, output=2), steps=(PriceTier(above=10, rates=Rates(input=3, output=4)),))
+    above = Ladder(base=Rates(input=5), steps=(PriceTier(above=20, rates=Rates(input=6)),))
     merged = overlay(below, above)
     told = [(merged.rates_for(count).input, merged.rates_for(count).output) for count in (10, 11, 20, 21)]
     assert told == [(5, 2), (5, 4), (5, 4), (6, 4)]

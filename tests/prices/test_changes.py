@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from dragoman.prices.changes import Bounds, Change, compare, named
-from dragoman.prices.table import FORMAT, Rates, Table, own_table, read_table
+from dragoman.prices.table import FORMAT, PriceBookTable, Rates, own_table, read_table
 
 
-def table(*models: list[object]) -> Table:
+def table(*models: list[object]) -> PriceBookTable:
     shelves = {"p": {"models": models}}
     book = {"format": FORMAT, "source": "t", "version": "1", "taken": "2026-01-01", "providers": shelves}
     return read_table(msgspec.json.encode(book))

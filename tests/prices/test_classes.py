@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.prices.classes import Tokens, runs_of, server_of, tier_of, tokens_of
+from dragoman.prices.classes import TokenClasses, runs_of, server_of, tier_of, tokens_of
 from dragoman.protocols.anthropic_messages.usage import decode_usage
 from dragoman.wire.fields import Fields
 
@@ -61,7 +61,7 @@ def test_pitfall_405_other_lifetimes_are_classes_of_their_own(details: str) -> N
     split: JsonObject = {"cache_write_tokens_details": {"ttl_30m_tokens": 20, "ttl_12h_tokens": 10}}
     tokens = tokens_of(usage({details: split}, input=100, cache_write=30))
     # Half an hour is what is usual there.
-    assert tokens == Tokens(input=70, cache_write=20, others={"cache_write_12h": 10})
+    assert tokens == TokenClasses(input=70, cache_write=20, others={"cache_write_12h": 10})
     assert tokens.total_input == 100
 
 
@@ -75,7 +75,7 @@ def test_kinds_of_tokens_within_totals() -> None:
         "prompt_tokens_details": {"audio_tokens": 0, "cache_write_tokens_details": {}},
         "completion_tokens_details": {"audio_tokens": 0},
     }
-    assert tokens_of(usage(said_none, input=9, output=9)) == Tokens(input=9, output=9)
+    assert tokens_of(usage(said_none, input=9, output=9)) == TokenClasses(input=9, output=9)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_pitfall_411_what_ran_beside_the_answer_is_told_apart() -> None:
     told = usage({"iterations": [turn, compaction, adviser, "?"]})
     first, second = runs_of(told)
     assert (first.model, second.model) == ("", "wise")
-    assert first.tokens == Tokens(input=100, output=10, cache_read=7, cache_write_1h=5, requests=0)
+    assert first.tokens == TokenClasses(input=100, output=10, cache_read=7, cache_write_1h=5, requests=0)
     assert server_of(told) == ""
     # A hop that declined is a turn, and not added.
     assert not list(runs_of(usage({"iterations": [turn, served]})))
@@ -153,7 +153,7 @@ def test_what_codecs_read_comes_out_as_classes() -> None:
         )
     )
     tokens = tokens_of(read)
-    assert tokens == Tokens(input=10, cache_read=5, cache_write=10, cache_write_1h=20, output=7, searches=2)
+    assert tokens == TokenClasses(input=10, cache_read=5, cache_write=10, cache_write_1h=20, output=7, searches=2)
     assert tier_of(read) == "speed-fast"
 
 

@@ -12,15 +12,15 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.prices.book import Book, ModelFacts
-from dragoman.prices.classes import STANDARD, Tokens
+from dragoman.prices.classes import STANDARD, TokenClasses
 from dragoman.prices.cost import Cost, cost_of, estimate, price
-from dragoman.prices.table import Ladder, Rates, Step
+from dragoman.prices.table import Ladder, PriceTier, Rates
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC).timestamp()
 BOOK = Book()
 RATES = Rates(input=3_000_000, output=15_000_000, cache_read=300_000, cache_write=3_750_000, cache_write_1h=6_000_000)
 LONG = Rates(input=6_000_000, output=22_500_000, cache_read=600_000, cache_write=7_500_000, cache_write_1h=12_000_000)
-FACTS = ModelFacts(entry="p/m", standard=Ladder(base=RATES, steps=(Step(above=200_000, rates=LONG),)))
+FACTS = ModelFacts(entry="p/m", standard=Ladder(base=RATES, steps=(PriceTier(above=200_000, rates=LONG),)))
 
 COUNTS = st.integers(0, 10**9)
 AMOUNTS = st.none() | st.integers(0, 10**12)
@@ -53,9 +53,9 @@ def test_the_total_is_the_sum_of_the_classes_or_unknown(
     counts: tuple[int, ...], rates: tuple[int | None, ...], step: int
 ) -> None:
     fields = dict(zip(Rates.__struct_fields__, rates, strict=True))
-    ladder = Ladder(base=Rates(), steps=(Step(above=step, rates=Rates(**fields)),))
+    ladder = Ladder(base=Rates(), steps=(PriceTier(above=step, rates=Rates(**fields)),))
     plain, read, written, hour, output, searches, thinking = counts
-    tokens = Tokens(
+    tokens = TokenClasses(
         input=plain,
         cache_read=read,
         cache_write=written,
@@ -137,7 +137,7 @@ def test_pitfall_391_every_road_gives_the_same_price() -> None:
     for count in (0, 1, 999, 270_000, 300_000):
         known = cost_of(facts, Usage(input=count, cache_read=count // 2, output=count // 3))
         assert known.total == estimate(facts, count, count // 2, count // 3).total
-        again = Tokens(input=count - count // 2, cache_read=count // 2, output=count // 3)
+        again = TokenClasses(input=count - count // 2, cache_read=count // 2, output=count // 3)
         assert known == price(facts, again, STANDARD)
 
 

@@ -15,7 +15,7 @@ from genai_prices import types
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot
 
 from dragoman.prices.book import Book, ModelFacts
-from dragoman.prices.classes import STANDARD, Tokens
+from dragoman.prices.classes import STANDARD, TokenClasses
 from dragoman.prices.cost import price
 
 BOOK = Book()
@@ -101,7 +101,7 @@ def a_count(dice: random.Random) -> int:
     return int(10 ** dice.uniform(0, 6))
 
 
-def some_tokens(dice: random.Random) -> Tokens:
+def some_tokens(dice: random.Random) -> TokenClasses:
     output = a_count(dice)
     plain, read, written, hour = (a_count(dice) for _ in range(4))
     if dice.random() < 0.3:
@@ -109,7 +109,7 @@ def some_tokens(dice: random.Random) -> Tokens:
         edge = dice.choice((32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288))
         read, written, hour = (count % (edge // 3) for count in (read, written, hour))
         plain = edge - read - written - hour + dice.choice((-1, 0, 1))
-    return Tokens(
+    return TokenClasses(
         input=plain,
         cache_read=read,
         cache_write=written,
@@ -120,7 +120,7 @@ def some_tokens(dice: random.Random) -> Tokens:
     )
 
 
-def usage_of(tokens: Tokens) -> PackageUsage:
+def usage_of(tokens: TokenClasses) -> PackageUsage:
     return PackageUsage(
         input_tokens=tokens.total_input,
         cache_read_tokens=tokens.cache_read,
@@ -136,7 +136,9 @@ def is_whole(amount: Decimal, unit: int) -> bool:
     return amount * unit == int(amount * unit)
 
 
-def check_classes(facts: ModelFacts, tokens: Tokens, tier: str, prices: types.ModelPrice) -> tuple[int | None, Decimal]:
+def check_classes(
+    facts: ModelFacts, tokens: TokenClasses, tier: str, prices: types.ModelPrice
+) -> tuple[int | None, Decimal]:
     """Each class is the package's to one nano-dollar, and unknown where the package has no price.
 
     Gives the total, and how far that may be off.
@@ -231,7 +233,7 @@ def test_176_models_without_a_price_are_unknown_and_not_free() -> None:
                 if facts.entry == f"{provider.id}/{model.id}":
                     unknown += 1
                     assert facts.rates is None
-                    assert price(facts, Tokens(input=1), STANDARD).total is None
+                    assert price(facts, TokenClasses(input=1), STANDARD).total is None
     assert unknown > 160
 
 

@@ -12,9 +12,9 @@ from dragoman.errors import DragomanError
 from dragoman.prices.table import (
     FORMAT,
     Ladder,
+    PriceBookTable,
+    PriceTier,
     Rates,
-    Step,
-    Table,
     check_table,
     own_table,
     read_facts,
@@ -47,7 +47,7 @@ def test_the_own_table_passes_what_others_have_to() -> None:
     check_table(own_table())
 
 
-def table_of(row: list[object], **members: object) -> Table:
+def table_of(row: list[object], **members: object) -> PriceBookTable:
     book: dict[str, object] = {
         "format": FORMAT,
         "source": "test",
@@ -100,6 +100,6 @@ def test_another_form_is_refused(members: dict[str, object]) -> None:
 
 
 def test_a_ladder_has_one_rate_for_the_whole_request() -> None:
-    steps = (Step(above=100, rates=Rates(input=2)), Step(above=200, rates=Rates(input=3)))
+    steps = (PriceTier(above=100, rates=Rates(input=2)), PriceTier(above=200, rates=Rates(input=3)))
     ladder = Ladder(base=Rates(input=1), steps=steps)
     assert [ladder.rates_for(count).input for count in (0, 100, 101, 200, 201, 10**7)] == [1, 1, 2, 2, 3, 3]

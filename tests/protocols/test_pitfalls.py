@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 
@@ -274,7 +274,7 @@ def test_pitfall_150_structured_output_is_never_a_forced_tool() -> None:
 def test_pitfall_151_an_endpoint_without_schemas_gets_an_instruction() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
     body = json.dumps({"model": "claude-opus-4-5", "messages": [USER], "response_format": schema})
-    row = Row(protocol=A, changes={"output_schema": False})
+    row = CapabilityRow(protocol=A, changes={"output_schema": False})
     out = translate_request(body, source=C, target=A, rows=(row,))
     assert "format" not in json.dumps(told(out).get("output_config", {}))
     assert "single JSON object" in json.dumps(told(out)["system"])

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 
 
 class Seen(NamedTuple):
@@ -123,7 +123,7 @@ def serving(service: Service) -> Iterator[tuple[str, list[Seen]]]:
         server.server_close()
 
 
-def send(call: Call) -> Answer:
+def send(call: UpstreamRequest) -> Answer:
     """Carry out a call with nothing added but Host and Content-Length."""
     url = urlsplit(call.url)
     connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)

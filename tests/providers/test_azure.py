@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.upstream_call import Call, header
+from dragoman.http.upstream_call import UpstreamRequest, header
 from dragoman.providers.azure import TRANSPORT
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order
@@ -19,7 +19,7 @@ RESOURCE = "https://mine.openai.azure.com"
 DATED = {"api_version": "2025-04-01-preview"}
 
 
-def called(order: Order) -> Call:
+def called(order: Order) -> UpstreamRequest:
     return asyncio.run(TRANSPORT.call(order))
 
 

@@ -22,7 +22,7 @@ from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # bo
 from botocore.credentials import Credentials  # type: ignore[import-untyped]  # botocore has no types
 
 from dragoman.errors import BadAnswer, ClientError, ConfigError, Truncated, Unreachable
-from dragoman.http.upstream_call import Call, HeaderList, header
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest, header
 from dragoman.providers import bedrock as bedrock_module
 from dragoman.providers.bedrock import (
     TRANSPORT,
@@ -76,7 +76,7 @@ def amazon(base_url: str = "", *, auth: str = "", keys: tuple[str, ...] = (), **
     )
 
 
-def called(order: Order, transport: Bedrock | None = None) -> Call:
+def called(order: Order, transport: Bedrock | None = None) -> UpstreamRequest:
     return asyncio.run((transport or Bedrock()).call(order))
 
 
@@ -291,7 +291,7 @@ def test_found_credentials_are_shared_by_calls() -> None:
 
     transport = Bedrock(chain)
 
-    async def run() -> list[Call]:
+    async def run() -> list[UpstreamRequest]:
         return await asyncio.gather(*(transport.call(order_to(amazon())) for _ in range(20)))
 
     assert all(header(call.headers, b"authorization") for call in asyncio.run(run()))

@@ -16,9 +16,9 @@ import pytest
 from dragoman.protocols.openai_chat.request_encoder import REFUSABLE
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers import catalogue as module
-from dragoman.providers.catalogue import Listing, aliased, catalogue, read
+from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue, read
 from dragoman.providers.transport import TRANSPORTS
-from dragoman.rules.capabilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 ENTRIES = list(catalogue().values())
 NAMES = [entry.name for entry in ENTRIES]
@@ -47,13 +47,13 @@ def is_checkable(source: str) -> bool:
     return parts.scheme == "https" and "." in (parts.hostname or "") and not REGISTRIES.search(parts.hostname or "")
 
 
-def is_local(entry: Listing) -> bool:
+def is_local(entry: CatalogueEntry) -> bool:
     """Whether all of its addresses are on this machine."""
     return all(urlsplit(endpoint.base_url).hostname == LOOPBACK for endpoint in entry.endpoints)
 
 
 @every_entry
-def test_what_is_known_of_usage_in_streams_can_be_checked(entry: Listing) -> None:
+def test_what_is_known_of_usage_in_streams_can_be_checked(entry: CatalogueEntry) -> None:
     refused = {name for row in entry.rows for name in row.changes.get("refuses") or ()}  # type: ignore[union-attr]
     if entry.include_usage:
         assert is_checkable(entry.include_usage)
@@ -75,7 +75,7 @@ def test_an_alias_means_one_entry_and_is_no_name() -> None:
     assert aliased("nobody") == ()
 
 
-def placeholders(entry: Listing) -> set[str]:
+def placeholders(entry: CatalogueEntry) -> set[str]:
     """The names in braces in its addresses."""
     return {name for endpoint in entry.endpoints for _, name, _, _ in Formatter().parse(endpoint.base_url) if name}
 
@@ -127,12 +127,12 @@ def test_entries_know_their_names() -> None:
 
 
 @every_entry
-def test_names_can_stand_before_a_slash(entry: Listing) -> None:
+def test_names_can_stand_before_a_slash(entry: CatalogueEntry) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name)
 
 
 @every_entry
-def test_every_fact_has_a_source_that_can_be_checked(entry: Listing) -> None:
+def test_every_fact_has_a_source_that_can_be_checked(entry: CatalogueEntry) -> None:
     assert entry.title
     sources = [entry.source, *(row.source for row in entry.rows)]
     sources += [endpoint.source for endpoint in entry.endpoints if endpoint.source]
@@ -140,7 +140,7 @@ def test_every_fact_has_a_source_that_can_be_checked(entry: Listing) -> None:
 
 
 @every_entry
-def test_protocols_are_known_and_named_once(entry: Listing) -> None:
+def test_protocols_are_known_and_named_once(entry: CatalogueEntry) -> None:
     protocols = [endpoint.protocol for endpoint in entry.endpoints]
     assert protocols
     assert set(protocols) <= PROTOCOL_NAMES
@@ -148,7 +148,7 @@ def test_protocols_are_known_and_named_once(entry: Listing) -> None:
 
 
 @every_entry
-def test_addresses_are_encrypted_or_on_this_machine(entry: Listing) -> None:
+def test_addresses_are_encrypted_or_on_this_machine(entry: CatalogueEntry) -> None:
     for endpoint in entry.endpoints:
         if not endpoint.base_url:
             # Only this transport makes addresses that no template could.
@@ -161,7 +161,7 @@ def test_addresses_are_encrypted_or_on_this_machine(entry: Listing) -> None:
 
 
 @every_entry
-def test_addresses_are_what_the_official_sdk_takes(entry: Listing) -> None:
+def test_addresses_are_what_the_official_sdk_takes(entry: CatalogueEntry) -> None:
     for endpoint in entry.endpoints:
         path = urlsplit(endpoint.base_url).path
         assert not path.endswith(("/chat/completions", "/responses", "/messages"))
@@ -170,27 +170,27 @@ def test_addresses_are_what_the_official_sdk_takes(entry: Listing) -> None:
 
 
 @every_entry
-def test_placeholders_are_options_that_are_asked_for(entry: Listing) -> None:
+def test_placeholders_are_options_that_are_asked_for(entry: CatalogueEntry) -> None:
     assert placeholders(entry) <= set(entry.needs)
     assert set(entry.needs) <= set(entry.option_env), "each can be found in the environment, too"
 
 
 @every_entry
-def test_words_are_those_of_the_configuration(entry: Listing) -> None:
+def test_words_are_those_of_the_configuration(entry: CatalogueEntry) -> None:
     assert entry.auth in AUTHS
     assert entry.transport in TRANSPORTS
     assert entry.streams in {"asked", "always", "never"}
 
 
 @every_entry
-def test_variables_look_like_variables(entry: Listing) -> None:
+def test_variables_look_like_variables(entry: CatalogueEntry) -> None:
     names = [*entry.env, *(name for found in entry.option_env.values() for name in found)]
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names)
     assert all(entry.option_env.values())
 
 
 @every_entry
-def test_local_servers_are_called_without_a_key_and_never_found_by_chance(entry: Listing) -> None:
+def test_local_servers_are_called_without_a_key_and_never_found_by_chance(entry: CatalogueEntry) -> None:
     if entry.auth == "none":
         assert is_local(entry)
         assert not entry.env
@@ -202,7 +202,7 @@ def test_no_variable_means_two_providers() -> None:
 
 
 @every_entry
-def test_patterns_have_one_star_at_the_end_and_no_directory(entry: Listing) -> None:
+def test_patterns_have_one_star_at_the_end_and_no_directory(entry: CatalogueEntry) -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\*?", pattern) for pattern in entry.serves)
 
 
@@ -237,17 +237,17 @@ def test_names_of_open_models_mean_nobody(model: str) -> None:
 
 
 @every_entry
-def test_rows_change_abilities_of_protocols_that_are_known(entry: Listing) -> None:
+def test_rows_change_abilities_of_protocols_that_are_known(entry: CatalogueEntry) -> None:
     for row in entry.rows:
         assert row.changes
-        assert set(row.changes) <= set(Abilities.__struct_fields__)
+        assert set(row.changes) <= set(Capabilities.__struct_fields__)
         assert row.protocol in PROTOCOL_NAMES
-        msgspec.convert({**msgspec.to_builtins(Abilities()), **row.changes}, Abilities)
+        msgspec.convert({**msgspec.to_builtins(Capabilities()), **row.changes}, Capabilities)
         assert row.upstream is None, "a row of the catalogue is its provider's anyway"
 
 
 @every_entry
-def test_what_is_refused_can_be_left_out(entry: Listing) -> None:
+def test_what_is_refused_can_be_left_out(entry: CatalogueEntry) -> None:
     for row in entry.rows:
         refused = row.changes.get("refuses", [])
         assert isinstance(refused, list) and set(map(str, refused)) <= set(REFUSABLE)
@@ -255,22 +255,22 @@ def test_what_is_refused_can_be_left_out(entry: Listing) -> None:
 
 
 @every_entry
-def test_rows_speak_of_endpoints_that_are_listed_somewhere(entry: Listing) -> None:
+def test_rows_speak_of_endpoints_that_are_listed_somewhere(entry: CatalogueEntry) -> None:
     own = OWN[entry.name].get("rows", [])
     assert {row["protocol"] for row in own} <= {endpoint.protocol for endpoint in entry.endpoints}
 
 
 @every_entry
-def test_rows_say_something_that_the_rules_do_not_say_already(entry: Listing) -> None:
+def test_rows_say_something_that_the_rules_do_not_say_already(entry: CatalogueEntry) -> None:
     for place, row in enumerate(entry.rows):
         model = re.sub(r"\[(.)[^]]*\]", r"\1", row.model).replace("*", "-")
-        before = abilities_of(row.protocol, model, entry.upstream, entry.rows[:place])
-        after = abilities_of(row.protocol, model, entry.upstream, entry.rows[: place + 1])
+        before = capabilities_of(row.protocol, model, entry.upstream, entry.rows[:place])
+        after = capabilities_of(row.protocol, model, entry.upstream, entry.rows[: place + 1])
         assert before != after, f"row {place} of {entry.name} repeats what is known"
 
 
 @every_entry
-def test_labels_name_entries_that_have_none(entry: Listing) -> None:
+def test_labels_name_entries_that_have_none(entry: CatalogueEntry) -> None:
     if entry.label:
         assert entry.label != entry.name
         assert not catalogue()[entry.label].label
@@ -286,7 +286,7 @@ def test_own_rows_have_the_last_word() -> None:
     second = MINIMAL.replace("[one]", '[two]\nlabel = "one"')
     entries = read(MINIMAL + row.format("one", 1) + second + row.format("two", 2))
     assert [row.changes["stop_limit"] for row in entries["two"].rows] == [1, 2]
-    assert abilities_of("openai-chat", "any", "two", entries["two"].rows).stop_limit == 2
+    assert capabilities_of("openai-chat", "any", "two", entries["two"].rows).stop_limit == 2
 
 
 def test_openai_and_those_that_follow_it_prefer_responses() -> None:

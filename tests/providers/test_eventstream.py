@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import BadAnswer, Truncated
-from dragoman.providers.eventstream import LIMIT, EventStreamReader, Message, read_headers
+from dragoman.providers.eventstream import LIMIT, EventStreamMessage, EventStreamReader, read_headers
 from tests.providers.imitation import aws_exception, aws_frame, aws_header, aws_message, chunk
 
 STREAM = chunk(b'{"type":"ping"}') + aws_message([], b"") + aws_exception("throttlingException", "slow dówn")
 
 
-def read(pieces: list[bytes]) -> list[Message]:
+def read(pieces: list[bytes]) -> list[EventStreamMessage]:
     reader = EventStreamReader()
     messages = [message for piece in pieces for message in reader.feed(piece)]
     reader.close()
@@ -44,7 +44,7 @@ def test_any_cut_gives_the_same_messages() -> None:
 def test_any_payloads_in_any_pieces_come_back(payloads: list[bytes], size: int) -> None:
     stream = b"".join(aws_message([(":n", str(number))], payload) for number, payload in enumerate(payloads))
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert read(pieces) == [Message({":n": str(number)}, payload) for number, payload in enumerate(payloads)]
+    assert read(pieces) == [EventStreamMessage({":n": str(number)}, payload) for number, payload in enumerate(payloads)]
 
 
 def test_a_stream_that_ends_within_a_message_is_truncated() -> None:
@@ -146,4 +146,4 @@ def test_a_large_message_in_many_pieces_is_read() -> None:
     payload = bytes(range(256)) * 16 * 1024
     frame = aws_message([(":message-type", "event")], payload)
     pieces = [frame[at : at + 4096] for at in range(0, len(frame), 4096)]
-    assert read(pieces) == [Message({":message-type": "event"}, payload)]
+    assert read(pieces) == [EventStreamMessage({":message-type": "event"}, payload)]

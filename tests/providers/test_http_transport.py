@@ -12,14 +12,14 @@ import pytest
 
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.providers.http_transport import TRANSPORT, check_path, filled, joined
 from dragoman.providers.transport_interface import Order
 from tests.providers.imitation import Answer, Seen, send, serving
 from tests.providers.orders import BODY, order_to, provider_of
 
 
-def called(order: Order) -> Call:
+def called(order: Order) -> UpstreamRequest:
     return asyncio.run(TRANSPORT.call(order))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.providers.key_cooldowns import LONGEST, KeyNotice, KeyRests, digest_of
+from dragoman.providers.key_cooldowns import LONGEST, KeyCooldowns, KeyCooldownUpdate, digest_of
 
 
 def test_a_digest_is_short_and_holds_no_key() -> None:
@@ -18,7 +18,7 @@ def test_a_digest_is_short_and_holds_no_key() -> None:
 
 
 def test_a_key_rests_for_a_model_or_for_all() -> None:
-    rests = KeyRests("p")
+    rests = KeyCooldowns("p")
     rests.rest("a", "m", 10.0)
     assert (rests.until("a", "m"), rests.until("a", "n"), rests.until("a", ""), rests.until("b", "m")) == (10, 0, 0, 0)
     rests.rest("a", "", 20.0)
@@ -27,14 +27,14 @@ def test_a_key_rests_for_a_model_or_for_all() -> None:
 
 @given(st.lists(st.floats(1, 1000), min_size=1))
 def test_pitfall_344_the_later_end_holds(ends: list[float]) -> None:
-    rests = KeyRests("p")
+    rests = KeyCooldowns("p")
     for end in ends:
         rests.rest("a", "", end)
     assert rests.until("a", "") == max(ends)
 
 
 def test_what_is_over_is_forgotten() -> None:
-    rests = KeyRests("p")
+    rests = KeyCooldowns("p")
     rests.rest("a", "", 2000.0)
     rests.forget(1999.0)
     assert rests.any
@@ -44,7 +44,7 @@ def test_what_is_over_is_forgotten() -> None:
 
 
 def test_pitfall_345_a_rest_can_be_cleared_for_one_key_or_for_all() -> None:
-    rests = KeyRests("p")
+    rests = KeyCooldowns("p")
     for key in ("a", "b"):
         rests.rest(key, "", 50.0)
     rests.clear(10.0, "a")
@@ -57,9 +57,9 @@ def test_pitfall_345_a_rest_can_be_cleared_for_one_key_or_for_all() -> None:
 
 
 def test_pitfall_350_others_are_told_once_and_an_old_rest_does_not_come_back() -> None:
-    here, there = KeyRests("p"), KeyRests("p")
+    here, there = KeyCooldowns("p"), KeyCooldowns("p")
     here.rest("a", "m", 50.0)
-    told = json.decode(json.encode(here.news()), type=list[KeyNotice])
+    told = json.decode(json.encode(here.news()), type=list[KeyCooldownUpdate])
     assert here.news() == []
     there.merge(told)
     assert there.until("a", "m") == 50.0
@@ -73,13 +73,13 @@ def test_pitfall_350_others_are_told_once_and_an_old_rest_does_not_come_back() -
 
 
 def test_keys_of_another_provider_are_nobodys() -> None:
-    rests = KeyRests("p")
-    rests.merge([KeyNotice("q", "a", "", 50.0)])
+    rests = KeyCooldowns("p")
+    rests.merge([KeyCooldownUpdate("q", "a", "", 50.0)])
     assert not rests.any
 
 
 notices = st.builds(
-    KeyNotice,
+    KeyCooldownUpdate,
     st.just("p"),
     st.sampled_from("ab"),
     st.sampled_from(["", "m"]),
@@ -89,10 +89,10 @@ notices = st.builds(
 
 
 @given(st.lists(notices, max_size=4))
-def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[KeyNotice]) -> None:
+def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[KeyCooldownUpdate]) -> None:
     ends = set()
     for order in itertools.permutations(told):
-        rests = KeyRests("p")
+        rests = KeyCooldowns("p")
         rests.merge(order)
         rests.merge(order[:2])
         ends.add(frozenset(rests.snapshot()))
@@ -100,7 +100,7 @@ def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[KeyNotic
 
 
 def test_the_number_of_rests_is_bounded_and_the_longest_are_kept() -> None:
-    rests = KeyRests("p", most=8)
+    rests = KeyCooldowns("p", most=8)
     rests.rest("a", "", 500.0)
     for number in range(100):
         rests.rest("a", f"made-up-{number}", 10.0)
@@ -109,15 +109,15 @@ def test_the_number_of_rests_is_bounded_and_the_longest_are_kept() -> None:
 
 
 def test_pitfall_353_why_a_key_rests_is_told_along() -> None:
-    here, there = KeyRests("p"), KeyRests("p")
+    here, there = KeyCooldowns("p"), KeyCooldowns("p")
     here.rest("a", "m", 910.0, since=10.0, why="rate_limited", hint=86400.0)
-    there.merge(json.decode(json.encode(here.news()), type=list[KeyNotice]))
-    assert there.resting(909.0) == [KeyNotice("p", "a", "m", 910.0, 0.0, 10.0, "rate_limited", 86400.0)]
+    there.merge(json.decode(json.encode(here.news()), type=list[KeyCooldownUpdate]))
+    assert there.resting(909.0) == [KeyCooldownUpdate("p", "a", "m", 910.0, 0.0, 10.0, "rate_limited", 86400.0)]
     assert there.resting(910.0) == []
 
 
 def test_pitfall_345_what_keeps_one_model_from_its_keys_is_cleared() -> None:
-    rests = KeyRests("p")
+    rests = KeyCooldowns("p")
     rests.rest("a", "m", 50.0)
     rests.rest("b", "", 50.0)
     rests.rest("b", "n", 60.0)
@@ -128,7 +128,7 @@ def test_pitfall_345_what_keeps_one_model_from_its_keys_is_cleared() -> None:
 
 
 def test_pitfall_454_where_nobody_is_told_nothing_piles_up() -> None:
-    rests = KeyRests("p", most=8)
+    rests = KeyCooldowns("p", most=8)
     for number in range(100):
         rests.rest("a", f"made-up-{number}", 10.0 + number)
     assert len(rests._dirty) <= 8

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from google.auth import _helpers as google_helpers
 
 from dragoman.errors import ClientError, ConfigError, Unreachable
-from dragoman.http.upstream_call import Call, HeaderList, header
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest, header
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order
 from dragoman.providers.vertex import TRANSPORT, Grant, Vertex, google_grants, prediction
@@ -51,7 +51,7 @@ def google(base_url: str = "", *, auth: str = "", keys: tuple[str, ...] = (), **
     )
 
 
-def called(order: Order, transport: Vertex | None = None) -> Call:
+def called(order: Order, transport: Vertex | None = None) -> UpstreamRequest:
     return asyncio.run((transport or Vertex()).call(order))
 
 
@@ -196,7 +196,7 @@ def test_a_service_accounts_token_is_fetched_once_and_shared(tmp_path: Path) -> 
         TRANSPORT.check(provider)
         transport = Vertex()
 
-        async def run() -> list[Call]:
+        async def run() -> list[UpstreamRequest]:
             first = await asyncio.gather(*(transport.call(order_to(provider, body=BODY)) for _ in range(10)))
             return [*first, await transport.call(order_to(provider, body=BODY))]
 

@@ -16,22 +16,22 @@ from dragoman.records.journal_entry import (
     LIST,
     OTHER,
     REFUSED,
-    Call,
-    Entry,
-    Lost,
+    CallEntry,
+    JournalEntry,
+    LossEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import Placed
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.records.thread_assignment import AssignedThread
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from tests.records.invented import NOON
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
 
-def fill(tables: AccountTables, placed: Iterable[tuple[Entry, Placed]]) -> None:
+def fill(tables: RecordTables, placed: Iterable[tuple[JournalEntry, AssignedThread]]) -> None:
     """Write exchanges down, all at once."""
     batch = Batch()
     for entry, place in placed:
@@ -42,7 +42,7 @@ def fill(tables: AccountTables, placed: Iterable[tuple[Entry, Placed]]) -> None:
         tables.sums.add_to_threads(batch.thread_sums())
 
 
-def speak(tables: AccountTables, sessions: Sequence[tuple[int, str, str]], threads: Sequence[tuple[int, int]]) -> None:
+def speak(tables: RecordTables, sessions: Sequence[tuple[int, str, str]], threads: Sequence[tuple[int, int]]) -> None:
     """Sessions (number, key, name) and threads (number, session), each with a tip and facts of its own."""
     with tables.transaction():
         db = tables.connection
@@ -59,21 +59,23 @@ def speak(tables: AccountTables, sessions: Sequence[tuple[int, str, str]], threa
             db.execute(f"INSERT INTO tips VALUES ({', '.join('?' * len(values))})", values)
 
 
-def some_entries(seed: int, count: int, *, begin: int = NOON, length: int = 40 * DAY) -> list[tuple[Entry, Placed]]:
+def some_entries(
+    seed: int, count: int, *, begin: int = NOON, length: int = 40 * DAY
+) -> list[tuple[JournalEntry, AssignedThread]]:
     """Exchanges of every kind, at random times; 5 threads of 3 sessions, whose numbers are 1 to 5, and none."""
     dice = random.Random(seed)
     return [(_entry(dice, number, begin, length), _place(dice)) for number in range(count)]
 
 
-def _place(dice: random.Random) -> Placed:
+def _place(dice: random.Random) -> AssignedThread:
     thread = dice.randrange(6)
-    return Placed((thread + 1) // 2 if thread else 0, thread)
+    return AssignedThread((thread + 1) // 2 if thread else 0, thread)
 
 
-def _entry(dice: random.Random, number: int, begin: int, length: int) -> Entry:
+def _entry(dice: random.Random, number: int, begin: int, length: int) -> JournalEntry:
     read, write = dice.choice((0, dice.randrange(10**6))), dice.choice((0, dice.randrange(10**5)))
     thought = dice.choice((0, dice.randrange(1000)))
-    tokens = Tokens(
+    tokens = TokenCounts(
         input=read + write + dice.randrange(10**5),
         cache_read=read,
         cache_write=write,
@@ -91,9 +93,11 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Entry:
     model = dice.choice(("large", "small", "=cmd", "tiny")) if provider else ""
     known = dice.randrange(8)
     upstream = f"up_{number}" if provider else ""
-    call = Call(provider, model, "openai-chat", status=200, upstream_id=upstream, tokens=tokens, money=money)
-    failed = Call(provider, model, "openai-chat", status=529, upstream_id=f"up_{number}_before" if provider else "")
-    return Entry(
+    call = CallEntry(provider, model, "openai-chat", status=200, upstream_id=upstream, tokens=tokens, money=money)
+    failed = CallEntry(
+        provider, model, "openai-chat", status=529, upstream_id=f"up_{number}_before" if provider else ""
+    )
+    return JournalEntry(
         id=f"req_{number:024d}",
         time=begin + dice.randrange(length),
         outcome=dice.choice((ANSWERED,) * 6 + (REFUSED, FAILED, CANCELLED, CRASHED)),
@@ -109,12 +113,12 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Entry:
         estimated=dice.random() < 0.1,
         money=money if known > 1 else None,
         calls=(failed, call)[dice.randrange(2) :] if provider else (),
-        losses=(Lost("sampling", "dropped", "sampling.seed"),) * dice.randrange(3),
+        losses=(LossEntry("sampling", "dropped", "sampling.seed"),) * dice.randrange(3),
         upstream_id=upstream,
     )
 
 
-def filled_file(path: Path, entries: Iterable[tuple[Entry, Placed]]) -> None:
+def filled_file(path: Path, entries: Iterable[tuple[JournalEntry, AssignedThread]]) -> None:
     """A file of `storage.path` with exchanges, and the speakers of `some_entries`."""
     tables = open_account_tables(str(path))
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Call, Entry, Money, Tokens
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CallEntry, JournalEntry, Money, TokenCounts
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
-_TOKENS = Tokens(input=100, cache_read=60, output=20, thinking=5)
+_TOKENS = TokenCounts(input=100, cache_read=60, output=20, thinking=5)
 _MONEY = Money(input=1000, output=500, version="2026-10-30")
 
 
@@ -20,14 +20,14 @@ def entry(
     kind: str = CONVERSATION,
     key: str = "alice",
     model: str = "large",
-    tokens: Tokens | None = _TOKENS,
+    tokens: TokenCounts | None = _TOKENS,
     money: Money | None = _MONEY,
     status: int = 200,
     size: int = 400,
-) -> Entry:
+) -> JournalEntry:
     """An exchange that took what most take."""
-    call = Call("anthropic", model, "anthropic-messages", status=status, tokens=tokens, money=money)
-    return Entry(
+    call = CallEntry("anthropic", model, "anthropic-messages", status=status, tokens=tokens, money=money)
+    return JournalEntry(
         id=f"req_{number:024d}",
         time=time,
         outcome=outcome,
@@ -51,16 +51,16 @@ def entry(
     )
 
 
-def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
+def row_of(entry: JournalEntry, placed: AssignedThread) -> tuple[object, ...]:
     """Its row of records, in the order of `store.records.COLUMNS`."""
     batch = Batch()
     batch.add(entry, placed)
     return batch.rows[0]
 
 
-def measures_of(entry: Entry) -> tuple[int, ...]:
+def measures_of(entry: JournalEntry) -> tuple[int, ...]:
     """What it adds to sums, in the order of `store.migrations.MEASURES`."""
     batch = Batch()
-    batch.add(entry, Placed())
+    batch.add(entry, AssignedThread())
     (sums,) = batch.thread_sums()
     return tuple(value for value in sums[2:] if isinstance(value, int))

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import Placed
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.records.thread_assignment import AssignedThread
+from dragoman.store.record_tables import RecordTables, open_account_tables
 
 
 class Filling:
     """Puts speakers and exchanges into the tables of a file."""
 
-    def __init__(self, tables: AccountTables) -> None:
+    def __init__(self, tables: RecordTables) -> None:
         self._tables = tables
 
     def session(
@@ -73,11 +73,11 @@ class Filling:
         with self._tables.transaction():
             self._tables.speakers.save_tips([(digest, thread, 1, 0)])
 
-    def exchanges(self, entries: Iterable[Entry], session: int = 0, thread: int = 0) -> None:
+    def exchanges(self, entries: Iterable[JournalEntry], session: int = 0, thread: int = 0) -> None:
         """Exchanges of a thread, and what they come to."""
         batch = Batch()
         for each in entries:
-            batch.add(each, Placed(session, thread))
+            batch.add(each, AssignedThread(session, thread))
         with self._tables.transaction():
             self._tables.records.add(batch.rows)
             self._tables.sums.add(batch.sums())

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Entry
-from dragoman.records.thread_assignment import Placed, Placer
-from dragoman.sessions.facts import Facts
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.session_tables import KeptThread, SessionRow
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, JournalEntry
+from dragoman.records.thread_assignment import AssignedThread, ThreadAssigner
+from dragoman.sessions.facts import ExchangeFacts
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.session_tables import SessionRow, StoredThread
 from dragoman.wire.history_digest import digest
 from tests.records.invented import NOON, entry
 from tests.sessions.invented import SOUGHT, Asked, facts_of
@@ -29,14 +29,14 @@ class Node(Struct, frozen=True):
 class Desk:
     """Places what is asked, each in a transaction of its own."""
 
-    def __init__(self, tables: AccountTables) -> None:
+    def __init__(self, tables: RecordTables) -> None:
         self.tables = tables
-        self._placer = Placer(tables.speakers)
+        self._placer = ThreadAssigner(tables.speakers)
         self._count = 0
 
     def place(
         self,
-        asked: Asked | Facts,
+        asked: Asked | ExchangeFacts,
         *,
         key: str = "laptop",
         outcome: str = ANSWERED,
@@ -44,9 +44,11 @@ class Desk:
         time: int | None = None,
         answer: str = "",
         model: str = "large",
-    ) -> Placed:
+    ) -> AssignedThread:
         """Where a request is placed; `answer` is the id of the first call in its answer."""
-        facts = asked if isinstance(asked, Facts) else facts_of(asked, replace(SOUGHT, key=f"{key:*<32}".encode()))
+        facts = (
+            asked if isinstance(asked, ExchangeFacts) else facts_of(asked, replace(SOUGHT, key=f"{key:*<32}".encode()))
+        )
         if answer:
             facts = replace(facts, answer_call=digest(f"{key:*<32}".encode(), "call", answer))
         self._count += 1
@@ -54,14 +56,14 @@ class Desk:
         made = entry(self._count, key=key, outcome=outcome, kind=kind, time=moment, model=model)
         return self.put(replace(made, facts=facts))
 
-    def put(self, made: Entry) -> Placed:
+    def put(self, made: JournalEntry) -> AssignedThread:
         """Where an entry is placed."""
         with self.tables.transaction():
             placed = self._placer.place(made)
             self._placer.finish()
         return placed
 
-    def put_all(self, entries: list[Entry]) -> list[Placed]:
+    def put_all(self, entries: list[JournalEntry]) -> list[AssignedThread]:
         """Where entries are placed that are drained together."""
         with self.tables.transaction():
             self._placer.expect(entries)
@@ -69,19 +71,19 @@ class Desk:
             self._placer.finish()
         return placed
 
-    def session(self, placed: Placed) -> SessionRow:
+    def session(self, placed: AssignedThread) -> SessionRow:
         """The row of a session."""
         found = self.tables.speakers.session_of(placed.session)
         assert found is not None
         return found
 
-    def thread(self, placed: Placed) -> KeptThread:
+    def thread(self, placed: AssignedThread) -> StoredThread:
         """The row of a thread."""
         found = self.tables.speakers.thread_of(placed.thread)
         assert found is not None
         return found
 
-    def tree(self, placed: Placed) -> dict[str, Node]:
+    def tree(self, placed: AssignedThread) -> dict[str, Node]:
         """The threads of a session by their names."""
         found = self.tables.connection.execute(
             "SELECT id, name, class, parent, windows FROM threads WHERE session = ? ORDER BY id", (placed.session,)

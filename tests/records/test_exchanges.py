@@ -13,12 +13,12 @@ from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
 from dragoman.records.ids import new_id
-from dragoman.records.journal_entry import Call, Considered, Lost, Money, Tokens
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, LossEntry, Money, TokenCounts
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.assign import answer_of
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.record_queries import Wanted
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from dragoman.wire.history_digest import digest
 from tests.records.filled import fill
 from tests.records.invented import NOON, entry
@@ -26,11 +26,11 @@ from tests.records.kept_sessions import filling
 from tests.sdk.digging import dig_object, dig_objects
 
 SECOND = 1_000_000
-TOKENS = Tokens(100, 60, 10, 4, 21, 5, 1)
+TOKENS = TokenCounts(100, 60, 10, 4, 21, 5, 1)
 MONEY = Money(1000, 500, 60, 30, 7, 0, 10_000_000, 0, ("thinking",), "2026-10-30", "anthropic/large", "priority", 999)
 CALLS = (
-    Call("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
-    Call(
+    CallEntry("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
+    CallEntry(
         "anthropic",
         "large",
         "anthropic-messages",
@@ -50,22 +50,22 @@ CALLS = (
 WHOLE = replace(
     entry(3, time=NOON + 3 * SECOND, tokens=TOKENS, money=MONEY),
     calls=CALLS,
-    losses=(Lost("top_k", "dropped", "sampling.top_k"),),
+    losses=(LossEntry("top_k", "dropped", "sampling.top_k"),),
     stream=True,
     upstream_id="theirs",
     response_id="msg_1",
     stop="end",
     trace="00-abc",
     considered=(
-        Considered("anthropic/large", "", 5, 1, 250_000, 80.5),
-        Considered("ollama/qwen3", "left out: it rests"),
+        CandidateEntry("anthropic/large", "", 5, 1, 250_000, 80.5),
+        CandidateEntry("ollama/qwen3", "left out: it rests"),
     ),
     considered_more=1,
 )
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> Iterator[AccountTables]:
+def tables(tmp_path: Path) -> Iterator[RecordTables]:
     with filling(tmp_path / "state.db") as file:
         file.session(1, "5f0c", started=NOON, last=NOON)
         file.thread(10, 1, label="Explore", rule="agent-prompt", sure=60)
@@ -76,14 +76,14 @@ def tables(tmp_path: Path) -> Iterator[AccountTables]:
         yield opened
 
 
-def test_a_list_ends_with_the_latest(tables: AccountTables) -> None:
+def test_a_list_ends_with_the_latest(tables: RecordTables) -> None:
     assert [int(each.row.id[4:]) for each in latest(tables, Wanted(), 2)] == [2, 3]
     assert [int(each.row.id[4:]) for each in after(tables, 3, Wanted(), 9)] == [4, 5]
     assert newest(tables) == 5
 
 
 @pytest.mark.parametrize("text", [WHOLE.id, "theirs", "msg_1"])
-def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: AccountTables, text: str) -> None:
+def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: RecordTables, text: str) -> None:
     found = find(tables, text)
     assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
 
@@ -106,9 +106,9 @@ def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path:
     with filling(tmp_path / "state.db") as file:
         file.session(1, "5f0c", started=NOON, last=NOON)
         file.thread(10, 1)
-        first = replace(entry(1, time=NOON), facts=Facts(answer_id=named))
+        first = replace(entry(1, time=NOON), facts=ExchangeFacts(answer_id=named))
         # The next one goes on from there, and says so by the same digest.
-        file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=Facts(previous=named))], 1, 10)
+        file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=ExchangeFacts(previous=named))], 1, 10)
         file.tip(answer_of(named), 10)
     with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
         assert find(tables, "resp_kept", folder).row.id == first.id
@@ -141,13 +141,13 @@ def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -
         ("twice", f"'twice' means several exchanges: {entry(5).id}, {entry(4).id}"),
     ],
 )
-def test_what_means_none_or_several_is_told_in_a_sentence(tables: AccountTables, text: str, words: str) -> None:
+def test_what_means_none_or_several_is_told_in_a_sentence(tables: RecordTables, text: str, words: str) -> None:
     with pytest.raises(DragomanError) as told:
         find(tables, text)
     assert str(told.value).startswith(words)
 
 
-def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
+def test_all_that_is_known_is_told_to_programs(tables: RecordTables) -> None:
     told = as_json(find(tables, WHOLE.id))
     assert {name: told[name] for name in ("id", "time", "ended", "outcome", "stop", "trace", "upstream_id")} == {
         "id": WHOLE.id,
@@ -191,21 +191,21 @@ def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
     assert told["considered_more"] == 1
 
 
-def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: AccountTables) -> None:
+def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: RecordTables) -> None:
     told = as_json(find(tables, WHOLE.id))
     names = ("fresh_tokens", "cache_read_tokens", "cache_write_tokens", "input_tokens", "output_tokens")
     fresh, read, written, whole, output = (told[name] for name in names)
     assert (fresh, read, written, whole, output) == (30, 60, 10, 100, 21)
-    assert fresh_of(Tokens(5, 60, 0)) == 0
+    assert fresh_of(TokenCounts(5, 60, 0)) == 0
 
 
-def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: AccountTables) -> None:
+def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: RecordTables) -> None:
     found = find(tables, WHOLE.id)
     assert found.tokens == TOKENS
     assert as_json(found)["cost_nano_usd"] == MONEY.total == found.row.cost
 
 
-def test_what_nobody_said_is_null_and_no_number(tables: AccountTables) -> None:
+def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
     told = as_json(find(tables, entry(2).id))
     assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
     assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
@@ -213,9 +213,9 @@ def test_what_nobody_said_is_null_and_no_number(tables: AccountTables) -> None:
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
     money = Money(unpriced=("model",), said=7)
-    made = replace(entry(1, money=money), calls=(Call("chat", "served", "openai-chat", money=money),))
+    made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", money=money),))
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(made, Placed())])
+        fill(tables, [(made, AssignedThread())])
         told = as_json(find(tables, made.id))
     for each in (dict[str, object](told), *dig_objects(told, "attempts")):
         assert (each["cost_nano_usd"], each["said_cost_nano_usd"]) == (None, 7)
@@ -223,7 +223,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
         assert cost.pop("unpriced") == ["model"] and set(cost.values()) == {None}
 
 
-def test_pitfall_571_speed_leaves_out_what_passed_before_the_first_content(tables: AccountTables) -> None:
+def test_pitfall_571_speed_leaves_out_what_passed_before_the_first_content(tables: RecordTables) -> None:
     assert speed_of(21, 1_000_000, 3_000_000) == 10.0
     assert [speed_of(*given) for given in ((1, 1, 9), (21, 0, 9), (21, 9, 9))] == [None] * 3
     # Twenty more in two milliseconds; nothing is said of what came at once.

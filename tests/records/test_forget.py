@@ -12,18 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.records.forget import Forgotten, Whom, find, forget
+from dragoman.records.forget import ErasureScope, Forgotten, find, forget
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import asked_to_rotate, begun, folder_of, journals_in
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_ingest import drain_all
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import usage
-from dragoman.sessions.facts import Facts
-from dragoman.store.erasure import Amount, Forgetting
+from dragoman.sessions.facts import ExchangeFacts
+from dragoman.store.erasure import ErasureCount, Forgetting
 from dragoman.store.record_tables import open_account_tables
-from dragoman.store.usage_queries import UsageQuestions
+from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import fill, speak
 from tests.records.invented import NOON, entry
 
@@ -43,13 +43,13 @@ class Clock:
         return self.now
 
 
-def alices(number: int) -> Entry:
+def alices(number: int) -> JournalEntry:
     return replace(
         entry(number, key="alice"),
         id=f"req_of_alice_{number}",
         program=f"program-of-alice/{number}",
         asked=f"model-of-alice-{number}",
-        facts=Facts(session="secret-session", tip=f"fact-of-alice-{number}"),
+        facts=ExchangeFacts(session="secret-session", tip=f"fact-of-alice-{number}"),
     )
 
 
@@ -57,7 +57,10 @@ def filled(path: Path, rows: int = 300) -> None:
     with closing(open_account_tables(str(path))) as tables:
         speak(tables, [(1, "alice", "secret-session"), (2, "bob", "other")], [(1, 1), (2, 2)])
         # Side by side with others, on the same pages.
-        both = ([(alices(number), Placed(1, 1)), (entry(number, key="bob"), Placed(2, 2))] for number in range(rows))
+        both = (
+            [(alices(number), AssignedThread(1, 1)), (entry(number, key="bob"), AssignedThread(2, 2))]
+            for number in range(rows)
+        )
         fill(tables, [row for pair in both for row in pair])
         tables.connection.execute("UPDATE threads SET facts = ? WHERE id = 1", (b"fact-of-alice",))
 
@@ -71,7 +74,7 @@ def found_in_files(folder: Path) -> dict[str, list[bytes]]:
     return {name: marks for name, marks in found.items() if marks}
 
 
-def who(path: Path, key: str | None, session: str | None = None) -> Whom:
+def who(path: Path, key: str | None, session: str | None = None) -> ErasureScope:
     with closing(open_account_tables(str(path), read_only=True)) as tables:
         return find(Forgetting(tables.connection), key, session)
 
@@ -79,10 +82,12 @@ def who(path: Path, key: str | None, session: str | None = None) -> Whom:
 def totals(path: Path) -> object:
     period = period_of(zone_of("UTC"), NOON // 1_000_000 + 86400, since="7d")
     with closing(open_account_tables(str(path), read_only=True)) as tables:
-        return [usage(UsageQuestions(tables.connection), [by], period).total for by in ("key", "session", "day")]
+        return [usage(UsageQueries(tables.connection), [by], period).total for by in ("key", "session", "day")]
 
 
-def done(path: Path, whom: Whom, pause: Callable[[float], None] | None = None, patience: float = 0.0) -> Forgotten:
+def done(
+    path: Path, whom: ErasureScope, pause: Callable[[float], None] | None = None, patience: float = 0.0
+) -> Forgotten:
     return forget(str(path), whom, clock=Clock(), patience=patience, pause=pause or (lambda seconds: None))
 
 
@@ -93,7 +98,7 @@ def test_pitfall_657_when_it_is_done_the_bytes_are_in_no_file(tmp_path: Path, by
     assert set(found_in_files(tmp_path)["state.db"]) == set(MARKS)
     before = totals(file)
     whom = who(file, "alice", None if by == "key" else "secret-session")
-    assert whom.amount == Amount(rows=300, sessions=1, threads=1, tips=1)
+    assert whom.amount == ErasureCount(rows=300, sessions=1, threads=1, tips=1)
     assert done(file, whom) == Forgotten(rows=300)
     assert found_in_files(tmp_path) == {}
     # Sums stay, and so does everybody else.

@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from dragoman.records import ingest_thread
-from dragoman.records.ingest_thread import Drain
+from dragoman.records.ingest_thread import IngestThread
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import ask_to_rotate, folder_of, journals_in
 from dragoman.records.journal_entry import OPEN
 from dragoman.records.journal_ingest import drain_all
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import Records
-from dragoman.store.session_tables import KeptThread
+from dragoman.store.session_tables import StoredThread
 from tests.records.agreement import sums_and_rows
 from tests.records.invented import NOON, entry
 from tests.waiting import LIMIT, wait_until
@@ -50,7 +50,7 @@ class Worker:
         self.path = path
         self.journal = Journal(folder_of(path), most=most, clock=clock)
         self.told: list[str] = []
-        self.drain = Drain(
+        self.drain = IngestThread(
             path,
             self.journal,
             days=days,
@@ -417,9 +417,9 @@ def test_one_that_never_began_has_ended(path: str) -> None:
 
 
 def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgotten(path: str) -> None:
-    facts = msgspec.json.encode(Facts(client="codex", session="s", said_class="compaction"))
+    facts = msgspec.json.encode(ExchangeFacts(client="codex", session="s", said_class="compaction"))
     old = [
-        KeptThread(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
+        StoredThread(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
         for number in range(1, 250)
     ]
     with closing(open_account_tables(path)) as tables:

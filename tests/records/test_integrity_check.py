@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.records.integrity_check import Finding, examine
+from dragoman.records.integrity_check import IntegrityFinding, examine
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
 from dragoman.records.journal_ingest import drain_all
@@ -20,7 +20,7 @@ from tests.records.invented import NOON, entry
 from tests.store.other_users import as_nobody
 
 
-def wrong(found: list[Finding]) -> list[str]:
+def wrong(found: list[IntegrityFinding]) -> list[str]:
     return [f"{each.subject}: {each.words}" for each in found if each.state == "wrong"]
 
 

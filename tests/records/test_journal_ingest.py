@@ -13,12 +13,12 @@ import pytest
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of, journals_in
-from dragoman.records.journal_entry import CRASHED, OPEN, Entry
-from dragoman.records.journal_ingest import Drained, Drainer, drain_all
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.journal_entry import CRASHED, OPEN, JournalEntry
+from dragoman.records.journal_ingest import Ingested, Ingester, drain_all
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
-from dragoman.store.journal_offsets import Marks
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.journal_offsets import JournalOffsets
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from tests.records.agreement import sums_and_rows
 from tests.records.filled import DAY
 from tests.records.invented import NOON, entry
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def tables(path: str) -> Iterator[AccountTables]:
+def tables(path: str) -> Iterator[RecordTables]:
     with closing(open_account_tables(path, patience=0.01)) as opened:
         yield opened
 
@@ -49,19 +49,19 @@ def marks(path: str) -> dict[str, int]:
 
 
 def test_before_anything_was_written_nothing_is_made(path: str) -> None:
-    assert drain_all(path, now=NOON) == Drained()
-    assert drain_all(":memory:", now=NOON) == Drained()
+    assert drain_all(path, now=NOON) == Ingested()
+    assert drain_all(":memory:", now=NOON) == Ingested()
     assert not Path(path).exists()
 
 
 def test_a_journal_that_is_being_written_is_moved_as_far_as_it_goes(path: str) -> None:
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
-    assert drain_all(path, now=NOON) == Drained(rows=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=1)
     journal.settle(entry(2))
     journal.open(entry(3, outcome=OPEN))
-    assert drain_all(path, now=NOON) == Drained(rows=1)
-    assert drain_all(path, now=NOON) == Drained()
+    assert drain_all(path, now=NOON) == Ingested(rows=1)
+    assert drain_all(path, now=NOON) == Ingested()
     assert rows(path) == [(1, "answered"), (2, "answered")]
     assert journal.path is not None
     assert marks(path) == {journal.path.name: journal.size}
@@ -76,7 +76,7 @@ def test_one_whose_worker_is_gone_is_removed_and_what_it_left_open_has_crashed(p
     # Nothing is known of it after the last line of its journal.
     (file,) = journals_in(folder_of(path))
     os.utime(file, ns=(0, (NOON + 7) * 1000))
-    assert drain_all(path, now=NOON + 9) == Drained(rows=2, journals=1)
+    assert drain_all(path, now=NOON + 9) == Ingested(rows=2, journals=1)
     assert rows(path) == [(1, "answered"), (2, CRASHED)]
     assert journals_in(folder_of(path)) == []
     assert marks(path) == {}
@@ -92,18 +92,18 @@ def test_what_goes_on_in_another_journal_has_not_crashed(path: str) -> None:
     journal.open(entry(1, outcome=OPEN))
     journal.settle(entry(2))
     journal.rotate()
-    assert drain_all(path, now=NOON) == Drained(rows=1, journals=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=1, journals=1)
     journal.settle(entry(1))
-    assert drain_all(path, now=NOON) == Drained(rows=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=1)
     journal.open(entry(3, outcome=OPEN))
     journal.rotate()
     journal.close()
     # Both are nobody's any more: the second waits for the first, which has to see that it goes on.
-    assert drain_all(path, now=NOON) == Drained(rows=1, journals=2)
+    assert drain_all(path, now=NOON) == Ingested(rows=1, journals=2)
     assert rows(path) == [(2, "answered"), (1, "answered"), (3, CRASHED)]
 
 
-def test_a_later_one_is_not_done_with_before_the_one_that_it_follows(path: str, tables: AccountTables) -> None:
+def test_a_later_one_is_not_done_with_before_the_one_that_it_follows(path: str, tables: RecordTables) -> None:
     folder = folder_of(path)
     journal = Journal(folder)
     journal.open(entry(1, outcome=OPEN))
@@ -112,7 +112,7 @@ def test_a_later_one_is_not_done_with_before_the_one_that_it_follows(path: str, 
     first, second = journals_in(folder)
     with first.open("rb+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        drainer = Drainer(tables, folder)
+        drainer = Ingester(tables, folder)
         assert drainer.drain_orphans(NOON) == second.stat().st_size
         assert journals_in(folder) == [first, second]
     assert drainer.drain_orphans(NOON) == 0
@@ -127,7 +127,7 @@ def test_a_torn_tail_is_nobodys_answer(path: str) -> None:
     (file,) = journals_in(folder_of(path))
     with file.open("rb+") as opened:
         opened.truncate(file.stat().st_size - 3)
-    assert drain_all(path, now=NOON) == Drained(rows=2, journals=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=2, journals=1)
     assert rows(path) == [(0, "answered"), (1, "answered")]
 
 
@@ -139,20 +139,18 @@ def test_damage_in_the_middle_is_counted_and_costs_its_line_alone(path: str) -> 
     lines = journal.path.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b"alice", b"mallo")
     journal.path.write_bytes(b"".join(lines))
-    assert drain_all(path, now=NOON) == Drained(rows=2, damaged=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=2, damaged=1)
     assert rows(path) == [(0, "answered"), (2, "answered")]
 
 
-def test_pitfall_428_429_a_mark_that_somebody_else_moved_takes_everything_back(
-    path: str, tables: AccountTables
-) -> None:
+def test_pitfall_428_429_a_mark_that_somebody_else_moved_takes_everything_back(path: str, tables: RecordTables) -> None:
     folder = folder_of(path)
     journal = Journal(folder)
     for number in range(4):
         journal.settle(entry(number))
     assert journal.path is not None
 
-    class Late(Drainer):
+    class Late(Ingester):
         """Has read the mark before somebody else moves it."""
 
         def _applied(self, found: Path) -> int:
@@ -162,23 +160,23 @@ def test_pitfall_428_429_a_mark_that_somebody_else_moved_takes_everything_back(
 
     late = Late(tables, folder)
     assert late.drain(journal.path) == journal.size
-    assert late.drained == Drained()
+    assert late.drained == Ingested()
     journal.settle(entry(4))
-    assert Drainer(tables, folder).drain(journal.path) == journal.size
+    assert Ingester(tables, folder).drain(journal.path) == journal.size
     assert rows(path) == [(number, "answered") for number in range(5)]
 
 
-def test_one_that_was_removed_meanwhile_is_not_moved_again(path: str, tables: AccountTables) -> None:
+def test_one_that_was_removed_meanwhile_is_not_moved_again(path: str, tables: RecordTables) -> None:
     """Neither its mark nor its file is there any more: its bytes are in the hands of who was late alone."""
     folder = folder_of(path)
     journal = Journal(folder)
     journal.settle(entry(1))
     assert journal.path is not None
     file = journal.path
-    late = Drainer(tables, folder)
+    late = Ingester(tables, folder)
     descriptor = os.open(file, os.O_RDONLY)
     journal.close()
-    assert drain_all(path, now=NOON) == Drained(rows=1, journals=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=1, journals=1)
     assert marks(path) == {}
     late._drain(descriptor, file)
     os.close(descriptor)
@@ -187,11 +185,11 @@ def test_one_that_was_removed_meanwhile_is_not_moved_again(path: str, tables: Ac
 
 @pytest.mark.parametrize("known", ["no mark", "a mark", "a mark that was forgotten"])
 def test_one_that_was_moved_away_and_comes_back_counts_nothing_again(
-    path: str, tables: AccountTables, known: str
+    path: str, tables: RecordTables, known: str
 ) -> None:
     folder, away = folder_of(path), Path(path).with_name("away")
     journal = Journal(folder)
-    drainer = Drainer(tables, folder)
+    drainer = Ingester(tables, folder)
     journal.open(entry(1, outcome=OPEN))
     if known != "no mark":
         journal.settle(entry(2))
@@ -213,7 +211,7 @@ def test_one_that_was_moved_away_and_comes_back_counts_nothing_again(
     journal.close()
     drain_all(path, now=NOON)
     (away / moved.name).rename(moved)
-    assert drain_all(path, now=NOON) == Drained(journals=1)
+    assert drain_all(path, now=NOON) == Ingested(journals=1)
     numbers = [1] + [2] * (known != "no mark") + [3] * (not lost)
     assert sorted(rows(path)) == [(number, "answered") for number in numbers]
     assert marks(path) == {}
@@ -235,7 +233,7 @@ def test_whoever_is_killed_while_a_journal_is_removed_leaves_nothing_twice(
         if killed == "before the file is removed":
             patched.setattr(Path, "unlink", die)
         else:
-            patched.setattr(Marks, "remove", die)
+            patched.setattr(JournalOffsets, "remove", die)
         with pytest.raises(KeyboardInterrupt):
             drain_all(path, now=NOON)
     drain_all(path, now=NOON)
@@ -244,50 +242,50 @@ def test_whoever_is_killed_while_a_journal_is_removed_leaves_nothing_twice(
     with closing(open_account_tables(path)) as tables:
         # One that may come back is not forgotten yet.
         for days, left in ((0, killed == "before the mark is removed"), (31, False)):
-            Drainer(tables, folder_of(path)).remove_marks(journal.begun + days * DAY)
+            Ingester(tables, folder_of(path)).remove_marks(journal.begun + days * DAY)
             assert bool(tables.marks.all()) is left
 
 
-def test_a_lock_leaves_everything_for_later(path: str, tables: AccountTables) -> None:
+def test_a_lock_leaves_everything_for_later(path: str, tables: RecordTables) -> None:
     folder = folder_of(path)
     journal = Journal(folder)
     journal.settle(entry(1))
     assert journal.path is not None
-    drainer = Drainer(tables, folder)
+    drainer = Ingester(tables, folder)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy):
             drainer.drain(journal.path)
-        assert drainer.drained == Drained()
+        assert drainer.drained == Ingested()
     drainer.drain(journal.path)
     assert rows(path) == [(1, "answered")]
 
 
-def test_whoever_wants_to_know_hears_of_what_is_on_the_disk(path: str, tables: AccountTables) -> None:
-    heard: list[Sequence[tuple[Entry, Placed]]] = []
+def test_whoever_wants_to_know_hears_of_what_is_on_the_disk(path: str, tables: RecordTables) -> None:
+    heard: list[Sequence[tuple[JournalEntry, AssignedThread]]] = []
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
     assert journal.path is not None
-    Drainer(tables, folder_of(path), heard.append).drain(journal.path)
-    assert heard == [[(entry(1), Placed(0, 0))]]
+    Ingester(tables, folder_of(path), heard.append).drain(journal.path)
+    assert heard == [[(entry(1), AssignedThread(0, 0))]]
 
 
-def test_files_of_others_are_left_alone_but_for_journals(path: str, tables: AccountTables) -> None:
+def test_files_of_others_are_left_alone_but_for_journals(path: str, tables: RecordTables) -> None:
     folder = folder_of(path)
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     (folder / "strange.log").write_text("what is this?\n")
-    drainer = Drainer(tables, folder)
+    drainer = Ingester(tables, folder)
     drainer.drain_orphans(NOON)
-    assert drainer.drained == Drained(damaged=1, journals=1)
+    assert drainer.drained == Ingested(damaged=1, journals=1)
     assert [found.name for found in folder.iterdir()] == ["notes.txt"]
 
 
-def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str, tables: AccountTables) -> None:
+def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str, tables: RecordTables) -> None:
     told: list[str] = []
     heard: dict[str, int] = {}
 
-    def hears(placed: Sequence[tuple[Entry, Placed]]) -> None:
+    def hears(placed: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
         told.extend(entry.id for entry, _ in placed)
 
     def ids(*numbers: int) -> list[str]:
@@ -295,7 +293,7 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
 
     journal = Journal(folder_of(path))
     assert journal.path is not None
-    drainer = Drainer(tables, folder_of(path), hears, heard)
+    drainer = Ingester(tables, folder_of(path), hears, heard)
     journal.settle(entry(1))
     # A command looks before the worker's own drain does.
     drain_all(path, now=NOON)
@@ -305,7 +303,7 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
     journal.settle(entry(3))
     drain_all(path, now=NOON)
     # The file was away for a while, and everything was opened again.
-    drainer = Drainer(tables, folder_of(path), hears, heard)
+    drainer = Ingester(tables, folder_of(path), hears, heard)
     drainer.drain(journal.path)
     assert told == ids(1, 2, 3)
     # What nobody wants to hear for a while is not told later.
@@ -324,12 +322,12 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
     assert rows(path) == [(number, "answered") for number in (1, 2, 3, 0, 4, 5)]
 
 
-def test_of_the_journals_of_others_a_worker_is_told_what_it_moves_itself(path: str, tables: AccountTables) -> None:
+def test_of_the_journals_of_others_a_worker_is_told_what_it_moves_itself(path: str, tables: RecordTables) -> None:
     told: list[str] = []
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
     drain_all(path, now=NOON)
     journal.settle(entry(2))
     journal.close()
-    Drainer(tables, folder_of(path), lambda placed: told.extend(entry.id for entry, _ in placed)).drain_orphans(NOON)
+    Ingester(tables, folder_of(path), lambda placed: told.extend(entry.id for entry, _ in placed)).drain_orphans(NOON)
     assert told == [entry(2).id]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_entry import OPEN
-from dragoman.records.journal_reader import Piece, read_before, read_news, read_piece, read_story
+from dragoman.records.journal_reader import JournalSegment, read_before, read_news, read_piece, read_story
 from tests.records.invented import entry
 
 
@@ -25,12 +25,12 @@ def written(tmp_path: Path, count: int = 3) -> Path:
     return path
 
 
-def read(path: Path, start: int = 0, *, until: int | None = None, is_over: bool = False) -> Piece:
+def read(path: Path, start: int = 0, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
     with path.open("rb") as file:
         return read_piece(file.fileno(), start, until=until, is_over=is_over)
 
 
-def numbers(piece: Piece) -> list[int]:
+def numbers(piece: JournalSegment) -> list[int]:
     return [int(found.id[4:]) for found in piece.entries]
 
 

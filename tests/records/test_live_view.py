@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
-from dragoman.records.journal_entry import OPEN, Entry
+from dragoman.records.journal_entry import OPEN, JournalEntry
 from dragoman.records.journal_ingest import drain_all
 from dragoman.records.live_view import (
     LastMinute,
+    LiveSnapshot,
+    LiveView,
     OpenExchanges,
-    Present,
-    Watch,
     figures_of,
     latest_by,
     opened_now,
@@ -24,30 +24,32 @@ from dragoman.records.live_view import (
     session_number,
     thread_number,
 )
-from dragoman.records.thread_status import Opened, Standing
-from dragoman.sessions.facts import Facts
-from dragoman.store.record_queries import RecordQuestions, Wanted
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.session_queries import Figures
+from dragoman.records.thread_status import Opened, ThreadStatus
+from dragoman.sessions.facts import ExchangeFacts
+from dragoman.store.record_queries import RecordQueries, Wanted
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.session_queries import SessionFigures
 from tests.records.invented import NOON, entry, measures_of
 from tests.records.kept_sessions import filling
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 
 
-def opened(number: int, *, ago: int = SECOND, session: str = "", thread: str = "", model: str = "large") -> Entry:
+def opened(
+    number: int, *, ago: int = SECOND, session: str = "", thread: str = "", model: str = "large"
+) -> JournalEntry:
     """An exchange that was begun so long ago and is not settled."""
-    facts = Facts(session=session, thread=thread)
+    facts = ExchangeFacts(session=session, thread=thread)
     return replace(entry(number, time=NOON - ago, model=model), outcome=OPEN, facts=facts, tokens=None, money=None)
 
 
 @contextmanager
-def read(path: Path) -> Iterator[AccountTables]:
+def read(path: Path) -> Iterator[RecordTables]:
     with closing(open_account_tables(str(path), read_only=True)) as tables:
         yield tables
 
 
-def ids(entries: list[Entry]) -> list[int]:
+def ids(entries: list[JournalEntry]) -> list[int]:
     return [int(each.id[4:]) for each in entries]
 
 
@@ -95,7 +97,7 @@ def test_pitfall_524_what_crashed_is_not_open_any_more(tmp_path: Path) -> None:
     drain_all(str(path), now=NOON)
     assert look() == []
     with read(path) as tables:
-        present = Watch(str(path)).look(tables, NOON + SECOND)
+        present = LiveView(str(path)).look(tables, NOON + SECOND)
     assert [(doing.standing.state, doing.figures.errors) for doing in present.doings] == [("failed", 1)]
 
 
@@ -122,7 +124,7 @@ def test_what_is_open_belongs_where_its_client_says_as_far_as_that_is_known(tmp_
         opened(24, session="5f"),
         opened(25),
         replace(opened(26, session="5f0c"), key="bob"),
-        replace(opened(27), facts=Facts(session="agent-1", parent="5f0c")),
+        replace(opened(27), facts=ExchangeFacts(session="agent-1", parent="5f0c")),
     ]
     with read(path) as tables:
         places = places_of(tables, entries)
@@ -174,16 +176,16 @@ def test_a_row_adds_to_the_minute_what_its_entry_adds_to_sums(tmp_path: Path) ->
     with filling(path) as file:
         file.exchanges(kinds)
     with read(path) as tables:
-        rows = RecordQuestions(tables.connection).latest(Wanted(), 50)
+        rows = RecordQueries(tables.connection).latest(Wanted(), 50)
     assert len(rows) == len(kinds)
     for row in rows:
-        expected = Figures(*measures_of(kinds[int(row.id[4:])]))
+        expected = SessionFigures(*measures_of(kinds[int(row.id[4:])]))
         assert figures_of(row) == expected
 
 
-def looked(path: Path, *, by_model: bool = False, now: int = NOON) -> Present:
+def looked(path: Path, *, by_model: bool = False, now: int = NOON) -> LiveSnapshot:
     with read(path) as tables:
-        return Watch(str(path), by_model=by_model).look(tables, now)
+        return LiveView(str(path), by_model=by_model).look(tables, now)
 
 
 def test_who_does_what_is_told_by_thread_with_what_is_open_first(tmp_path: Path) -> None:
@@ -214,11 +216,11 @@ def test_who_is_asked_is_told_by_model(tmp_path: Path) -> None:
         ("large", "anthropic/large", 3),
         ("small", "anthropic/small", 1),
     ]
-    assert present.doings[0].standing == Standing("failed", NOON - SECOND + 3000)
+    assert present.doings[0].standing == ThreadStatus("failed", NOON - SECOND + 3000)
 
 
 def test_nothing_goes_on_in_a_file_in_which_nothing_went_on(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with filling(path):
         pass
-    assert looked(path) == Present(now=NOON, opened=0, doings=(), total=Figures())
+    assert looked(path) == LiveSnapshot(now=NOON, opened=0, doings=(), total=SessionFigures())

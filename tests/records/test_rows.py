@@ -16,14 +16,14 @@ from dragoman.records.journal_entry import (
     OPEN,
     OTHER,
     REFUSED,
-    Call,
-    Considered,
-    Entry,
+    CallEntry,
+    CandidateEntry,
+    JournalEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
 from dragoman.records.rows import QUARTER, Batch, details_of, is_unpriced
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import COLUMNS
 from tests.records.invented import NOON, entry, measures_of, row_of
@@ -31,7 +31,7 @@ from tests.records.invented import NOON, entry, measures_of, row_of
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
-    row = dict(zip(COLUMNS, row_of(said, Placed(3, 7)), strict=True))
+    row = dict(zip(COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
     same = {name: getattr(said, name) for name in COLUMNS if hasattr(said, name) and name != "losses"}
     assert {name: row[name] for name in same} == same
     assert (row["session"], row["thread"], row["losses"]) == (3, 7, 0)
@@ -44,8 +44,10 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
 
 
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
-    considered = (Considered("b/m", "", 5), Considered("a/m", "left out: it rests"))
-    row = dict(zip(COLUMNS, row_of(replace(entry(1), considered=considered, considered_more=1), Placed()), strict=True))
+    considered = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: it rests"))
+    row = dict(
+        zip(COLUMNS, row_of(replace(entry(1), considered=considered, considered_more=1), AssignedThread()), strict=True)
+    )
     kept = row["details"]
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
@@ -56,7 +58,7 @@ def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_w
 
 def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:
     cut = entry(1, outcome=FAILED, tokens=None, money=None)
-    row = dict(zip(COLUMNS, row_of(cut, Placed()), strict=True))
+    row = dict(zip(COLUMNS, row_of(cut, AssignedThread()), strict=True))
     assert [row[name] for name in ("input", "output", "thinking", "searches")] == [None] * 4
     assert row["unpriced"]
     assert dict(zip(MEASURES, measures_of(cut), strict=True))["unpriced"] == 1
@@ -86,8 +88,8 @@ def test_exchanges_are_counted_as_the_decision_says(kind: str, outcome: str, cou
     assert (measures["first"], measures["firsts"]) == (1000 * counted[0], counted[0])
 
 
-_USED = Tokens(input=5)
-_UNPRICED: list[tuple[str, Entry, bool]] = [
+_USED = TokenCounts(input=5)
+_UNPRICED: list[tuple[str, JournalEntry, bool]] = [
     ("priced", entry(1), False),
     ("tokens without a price", entry(1, money=None), True),
     ("a part without a price", entry(1, money=Money(input=5, unpriced=("search",))), True),
@@ -97,15 +99,15 @@ _UNPRICED: list[tuple[str, Entry, bool]] = [
     ("a count", entry(1, kind=COUNT, tokens=None, money=None), False),
     (
         "a failed call before, maybe billed",
-        Entry(
+        JournalEntry(
             id="a",
             time=NOON,
             outcome=ANSWERED,
             tokens=_USED,
             money=Money(input=1),
             calls=(
-                Call("a", "m", "p", status=0, maybe_billed=True),
-                Call("b", "m", "p", status=200, tokens=_USED, money=Money(input=1)),
+                CallEntry("a", "m", "p", status=0, maybe_billed=True),
+                CallEntry("b", "m", "p", status=200, tokens=_USED, money=Money(input=1)),
             ),
         ),
         True,
@@ -114,16 +116,16 @@ _UNPRICED: list[tuple[str, Entry, bool]] = [
 
 
 @pytest.mark.parametrize(("entry_", "unpriced"), [case[1:] for case in _UNPRICED], ids=[case[0] for case in _UNPRICED])
-def test_what_cost_more_than_is_known_is_unpriced(entry_: Entry, unpriced: bool) -> None:
+def test_what_cost_more_than_is_known_is_unpriced(entry_: JournalEntry, unpriced: bool) -> None:
     assert is_unpriced(entry_) is unpriced
 
 
 def test_a_batch_adds_up_by_group_and_by_thread_in_order() -> None:
     batch = Batch()
-    batch.add(entry(1, model="small"), Placed(1, 9))
-    batch.add(entry(2, time=NOON + QUARTER), Placed(1, 2))
-    batch.add(entry(3), Placed(1, 9))
-    batch.add(entry(4), Placed(1, 2))
+    batch.add(entry(1, model="small"), AssignedThread(1, 9))
+    batch.add(entry(2, time=NOON + QUARTER), AssignedThread(1, 2))
+    batch.add(entry(3), AssignedThread(1, 9))
+    batch.add(entry(4), AssignedThread(1, 2))
     quarter = NOON // QUARTER
     assert len(batch.rows) == 4
     sums = batch.sums()

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import folder_of
-from dragoman.records.journal_entry import OPEN, Money, Tokens
-from dragoman.records.journal_ingest import Drained, drain_all
+from dragoman.records.journal_entry import OPEN, Money, TokenCounts
+from dragoman.records.journal_ingest import Ingested, drain_all
 from dragoman.records.sanitize import mended
 from tests.records.invented import NOON, entry
 
@@ -26,7 +26,7 @@ def test_a_name_without_a_form_in_utf_8_is_written_all_the_same(tmp_path: Path) 
     strange = replace(entry(1), asked="a \ud800 model", program="\udfff")
     journal.open(replace(strange, outcome=OPEN))
     assert journal.settle(strange)
-    assert drain_all(path, now=NOON) == Drained(rows=1)
+    assert drain_all(path, now=NOON) == Ingested(rows=1)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT asked, program FROM records").fetchone() == ("a ? model", "?")
 
@@ -35,9 +35,9 @@ def test_numbers_that_no_column_holds_do_not_stop_those_behind_them(tmp_path: Pa
     path = str(tmp_path / "state.db")
     journal = Journal(folder_of(path))
     journal.settle(entry(1))
-    journal.settle(replace(entry(2), tokens=Tokens(input=1 << 70, output=-(1 << 70)), money=Money(input=1 << 64)))
+    journal.settle(replace(entry(2), tokens=TokenCounts(input=1 << 70, output=-(1 << 70)), money=Money(input=1 << 64)))
     journal.settle(entry(3))
-    assert drain_all(path, now=NOON) == Drained(rows=3)
+    assert drain_all(path, now=NOON) == Ingested(rows=3)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*), min(input), max(input) FROM records").fetchone() == (3, 100, 1 << 51)
         assert db.execute("SELECT sum(requests), typeof(sum(cost)) FROM sums").fetchone() == (3, "integer")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.records.sessions import find, listing, whole
-from dragoman.records.thread_status import Opened, Standing
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.session_queries import Figures
+from dragoman.records.thread_status import Opened, ThreadStatus
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.session_queries import SessionFigures
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 
@@ -23,7 +23,7 @@ NOTHING = Opened()
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> Iterator[AccountTables]:
+def tables(tmp_path: Path) -> Iterator[RecordTables]:
     with filling(tmp_path / "state.db") as file:
         file.session(1, "5f0c-a", started=NOON, last=NOW - SECOND)
         file.session(2, "5f0c-b", started=NOON, last=NOW - 2 * SECOND, origin=1, link="continues", client="codex")
@@ -44,7 +44,7 @@ def tables(tmp_path: Path) -> Iterator[AccountTables]:
         yield opened
 
 
-def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_count(tables: AccountTables) -> None:
+def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_count(tables: RecordTables) -> None:
     found = listing(tables, NOON + 1, None, 50, NOTHING, NOW)
     assert [(line.session.name, line.threads, line.agents) for line in found.lines] == [
         ("5f0c-a", 4, 1),
@@ -55,36 +55,36 @@ def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_co
     assert [line.session.id for line in listing(tables, 0, "bob", 50, NOTHING, NOW).lines] == [3]
 
 
-def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: AccountTables) -> None:
+def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: RecordTables) -> None:
     found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW, fold=False)
     told = [(node.thread.id, node.own.requests, node.own.cost) for node in found.tree.nodes]
     assert told == [(10, 2, 3000), (11, 1, 1500), (12, 1, 0), (13, 1, 1500)]
 
 
 def test_pitfall_550_551_a_session_comes_to_what_its_tree_does_and_all_to_what_was_exchanged(
-    tables: AccountTables,
+    tables: RecordTables,
 ) -> None:
     found = listing(tables, 0, None, 50, NOTHING, NOW)
     for line in found.lines:
         tree = whole(tables, line.session, NOTHING, NOW).tree
         assert tree.total == line.figures
-        assert sum((node.whole for node in tree.nodes if not node.depth), Figures()) == line.figures
+        assert sum((node.whole for node in tree.nodes if not node.depth), SessionFigures()) == line.figures
     total = sum((line.figures for line in found.lines), found.without)
     assert (total.requests, total.errors, total.cost, total.unpriced) == (7, 1, 9000, 1)
 
 
-def test_what_belongs_to_no_session_is_told_beside_them(tables: AccountTables) -> None:
+def test_what_belongs_to_no_session_is_told_beside_them(tables: RecordTables) -> None:
     assert listing(tables, NOON, None, 50, NOTHING, NOW).without.requests == 1
     assert listing(tables, NOW, None, 50, NOTHING, NOW).without.requests == 0
     # Nobody's are nobody's, whoever is asked for.
-    assert listing(tables, NOON, "alice", 50, NOTHING, NOW).without == Figures()
+    assert listing(tables, NOON, "alice", 50, NOTHING, NOW).without == SessionFigures()
 
 
-def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: AccountTables) -> None:
+def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: RecordTables) -> None:
     lines = listing(tables, 0, None, 50, NOTHING, NOW).lines
     assert [line.standing.state for line in lines] == ["tools", "failed", "unknown"]
     lines = listing(tables, 0, None, 50, Opened(sessions={2: NOW - SECOND}), NOW).lines
-    assert lines[1].standing == Standing("streaming", NOW - SECOND)
+    assert lines[1].standing == ThreadStatus("streaming", NOW - SECOND)
     found = whole(tables, lines[0].session, NOTHING, NOW)
     assert {number: standing.state for number, standing in found.standings.items()} == {
         10: "tools",
@@ -94,22 +94,22 @@ def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(t
     }
     assert found.standing.state == "tools"
     found = whole(tables, lines[0].session, Opened(sessions={1: NOW}, threads={11: NOW}), NOW)
-    assert found.standing == found.standings[11] == Standing("streaming", NOW)
+    assert found.standing == found.standings[11] == ThreadStatus("streaming", NOW)
 
 
-def test_pitfall_524_a_list_and_a_page_never_contradict_each_other(tables: AccountTables) -> None:
+def test_pitfall_524_a_list_and_a_page_never_contradict_each_other(tables: RecordTables) -> None:
     for opened in (NOTHING, Opened(sessions={1: NOW - SECOND, 3: NOON}, threads={11: NOW - SECOND})):
         for line in listing(tables, 0, None, 50, opened, NOW).lines:
             assert whole(tables, line.session, opened, NOW).standing == line.standing
 
 
-def test_what_a_session_goes_on_from_is_found(tables: AccountTables) -> None:
+def test_what_a_session_goes_on_from_is_found(tables: RecordTables) -> None:
     found = whole(tables, find(tables, "5f0c-b"), NOTHING, NOW)
     assert found.origin is not None
     assert (found.session.link, found.origin.name) == ("continues", "5f0c-a")
 
 
-def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(tables: AccountTables) -> None:
+def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(tables: RecordTables) -> None:
     found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW)
     assert found.ended == NOW - SECOND + 3000
     assert found.tree.total.took == 5 * 3000
@@ -126,7 +126,7 @@ def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(
     ],
 )
 def test_what_means_none_or_several_is_told_in_a_sentence(
-    tables: AccountTables, text: str, key: str | None, words: str
+    tables: RecordTables, text: str, key: str | None, words: str
 ) -> None:
     with pytest.raises(DragomanError) as told:
         find(tables, text, key)
@@ -136,7 +136,7 @@ def test_what_means_none_or_several_is_told_in_a_sentence(
 
 
 @pytest.fixture
-def spawned(tmp_path: Path) -> Iterator[AccountTables]:
+def spawned(tmp_path: Path) -> Iterator[RecordTables]:
     """A session whose agent has a session of its own, and that one another; and one of somebody who is gone."""
     with filling(tmp_path / "state.db") as file:
         file.session(1, "root", started=NOON, last=NOON)
@@ -153,7 +153,7 @@ def spawned(tmp_path: Path) -> Iterator[AccountTables]:
         yield opened
 
 
-def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_begun_from(spawned: AccountTables) -> None:
+def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_begun_from(spawned: RecordTables) -> None:
     found = listing(spawned, 0, None, 50, NOTHING, NOW)
     told = {line.session.name: (line.agents, line.threads, line.figures.cost, line.last) for line in found.lines}
     assert told == {"root": (2, 3, 4500, NOW), "left over": (1, 1, 1500, NOON)}
@@ -162,10 +162,10 @@ def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_beg
         for line in listing(spawned, 0, None, 50, Opened(sessions={3: NOW}), NOW).lines
         if line.session.name == "root"
     )
-    assert line.standing == Standing("streaming", NOW)
+    assert line.standing == ThreadStatus("streaming", NOW)
 
 
-def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_own(spawned: AccountTables) -> None:
+def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_own(spawned: RecordTables) -> None:
     root = whole(spawned, find(spawned, "root"), NOTHING, NOW)
     assert [(node.depth, node.thread.id, node.own.cost, node.whole.cost, node.mark) for node in root.tree.nodes] == [
         (0, 10, 1500, 4500, ""),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.journal_entry import CANCELLED, COUNT, FAILED, LIST, REFUSED
-from dragoman.records.thread_assignment import NOWHERE, Placed, reclassify
+from dragoman.records.thread_assignment import NOWHERE, AssignedThread, reclassify
 from dragoman.sessions.fact_extraction import heard
 from dragoman.sessions.rules import VERSION
 from dragoman.wire.history_digest import digest
@@ -345,7 +345,7 @@ def test_pitfall_513_titles_are_kept_and_probes_make_no_session(at: Desk) -> Non
     main = at.place(claude([user("go")]))
     title = at.place(claude([user("go")], system=TITLE_PROMPT, tools=()))
     assert title.session == main.session and at.thread(title).kind == "utility"
-    assert at.place(counted, kind=COUNT) == Placed(main.session, 0)
+    assert at.place(counted, kind=COUNT) == AssignedThread(main.session, 0)
 
 
 def test_pitfall_513_who_is_refused_at_the_door_makes_no_session(at: Desk) -> None:
@@ -354,7 +354,7 @@ def test_pitfall_513_who_is_refused_at_the_door_makes_no_session(at: Desk) -> No
     main = at.place(claude([user("go")]))
     # One that is let in, and has too much under way.
     busy = replace(stranger, key="laptop", status=429)
-    assert at.put(busy) == Placed(main.session, 0)
+    assert at.put(busy) == AssignedThread(main.session, 0)
     assert at.count("sessions") == at.count("threads") == 1
 
 
@@ -396,7 +396,7 @@ def test_pitfall_517_what_carries_only_what_is_new_follows_the_chain(at: Desk) -
             headers(user_agent="openai-python"), {**body, "previous_response_id": previous}, "openai-responses"
         )
 
-    def answered(text: str, previous: str, answer: str) -> Placed:
+    def answered(text: str, previous: str, answer: str) -> AssignedThread:
         made = facts_of(asked(text, previous))
         return at.place(replace(made, answer_id=digest(b"a secret of thirty-two letters..", "response", answer)))
 
@@ -527,7 +527,7 @@ def test_another_keys_task_is_not_linked(at: Desk) -> None:
 
 
 def test_tasks_that_name_each_other_make_no_cycle(at: Desk) -> None:
-    def told(session: str, other: str) -> Placed:
+    def told(session: str, other: str) -> AssignedThread:
         result_of = output("c1", f"task_id: {other}")
         return at.place(older_opencode([user(session), called("c1", "task", prompt="x"), result_of], session=session))
 

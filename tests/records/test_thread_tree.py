@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dragoman.records.thread_tree import CUT, MISSING, Node, Tree, tree_of
-from dragoman.store.session_queries import Figures
+from dragoman.records.thread_tree import CUT, MISSING, ThreadNode, Tree, tree_of
+from dragoman.store.session_queries import SessionFigures
 from dragoman.store.session_tables import ThreadRow
 
 
@@ -16,8 +16,8 @@ def thread(number: int, parent: int = 0, kind: str = "subagent", *, sure: int = 
     return ThreadRow(number, 1, f"t{number}", kind, "", "large", parent, "header", sure, 1, 1, number, number + 5)
 
 
-def figures(cost: int, unpriced: int = 0) -> Figures:
-    return Figures(requests=1, input=100, output=10, cost=cost, unpriced=unpriced)
+def figures(cost: int, unpriced: int = 0) -> SessionFigures:
+    return SessionFigures(requests=1, input=100, output=10, cost=cost, unpriced=unpriced)
 
 
 def told(tree: Tree) -> list[str]:
@@ -40,7 +40,7 @@ def test_pitfall_550_every_thread_has_its_own_money_and_that_with_its_children()
     )
     assert told(tree) == ["t1 100 123 ", ". t2 20 23 ", ". . t3 3 3 ", ". t4 0 0 "]
     assert [node.last for node in tree.nodes] == [True, False, True, True]
-    assert tree.total == Figures(requests=4, input=400, output=40, cost=123)
+    assert tree.total == SessionFigures(requests=4, input=400, output=40, cost=123)
 
 
 def test_pitfall_551_the_tree_comes_to_what_its_exchanges_come_to_whatever_threads_say_of_their_parents() -> None:
@@ -56,9 +56,9 @@ def test_pitfall_551_the_tree_comes_to_what_its_exchanges_come_to_whatever_threa
         ]
         for fold in (True, False):
             tree = tree_of(rows, fold=fold)
-            own = sum((node.own for node in tree.nodes), Figures())
-            roots = sum((node.whole for node in tree.nodes if not node.depth), Figures())
-            assert own == roots == tree.total == sum((each for _, each in rows), Figures())
+            own = sum((node.own for node in tree.nodes), SessionFigures())
+            roots = sum((node.whole for node in tree.nodes if not node.depth), SessionFigures())
+            assert own == roots == tree.total == sum((each for _, each in rows), SessionFigures())
             assert sorted(each.id for node in tree.nodes for each in node.threads) == list(range(1, count + 1))
 
 
@@ -112,7 +112,7 @@ def test_pitfall_523_nested_subagents_have_any_depth() -> None:
 
 
 def test_pitfall_552_a_fork_without_a_message_costs_nothing() -> None:
-    tree = tree_of([(thread(1, kind="main"), figures(1000)), (thread(2, 1), Figures())])
+    tree = tree_of([(thread(1, kind="main"), figures(1000)), (thread(2, 1), SessionFigures())])
     assert told(tree) == ["t1 1000 1000 ", ". t2 0 0 "]
 
 
@@ -120,7 +120,7 @@ def test_pitfall_552_a_fork_without_a_message_costs_nothing() -> None:
 def test_a_thread_says_whether_it_is_certain_where_it_belongs(sure: int, uncertain: bool) -> None:
     rows = [(thread(1, kind="main", sure=sure), figures(1)), (thread(2, 1, sure=sure), figures(1))]
     main, agent = tree_of([*rows, (thread(3, 77, sure=sure), figures(1))]).nodes[:2]
-    assert isinstance(main, Node)
+    assert isinstance(main, ThreadNode)
     # Nobody has begun it.
     assert not main.is_uncertain
     assert agent.is_uncertain == uncertain

@@ -18,17 +18,17 @@ from dragoman.records.journal_entry import (
     CRASHED,
     FAILED,
     REFUSED,
-    Entry,
+    JournalEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import Period, period_of, zone_of
-from dragoman.records.usage import GROUPS, Figures, Usage, figures_of, nothing, read_groups, usage
+from dragoman.records.usage import GROUPS, UsageFigures, UsageReport, figures_of, nothing, read_groups, usage
 from dragoman.store.erasure import Forgetting
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.usage_queries import UsageQuestions
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import DAY, SECOND, fill, some_entries, speak
 from tests.records.invented import NOON
 
@@ -39,7 +39,7 @@ ENTRIES = [some_entries(seed, 300) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
-def tables() -> Iterator[AccountTables]:
+def tables() -> Iterator[RecordTables]:
     with closing(open_account_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
@@ -53,26 +53,26 @@ def _period(since: str = "all", until: str = "", zone: str = "UTC") -> Period:
     return period_of(zone_of(zone), NOW, since=since, until=until, first=NOON // SECOND)
 
 
-def _asked(tables: AccountTables, by: tuple[str, ...], period: Period) -> Usage:
-    return usage(UsageQuestions(tables.connection), by, period)
+def _asked(tables: RecordTables, by: tuple[str, ...], period: Period) -> UsageReport:
+    return usage(UsageQueries(tables.connection), by, period)
 
 
 def decoded(told: bytes) -> dict[str, object]:
     return msgspec.json.decode(told, type=dict[str, object])
 
 
-def _sum(all_figures: list[Figures]) -> Figures:
+def _sum(all_figures: list[UsageFigures]) -> UsageFigures:
     rows = [msgspec.structs.astuple(figures) for figures in all_figures]
-    return Figures(*map(sum, zip(*rows, strict=True))) if rows else Figures()
+    return UsageFigures(*map(sum, zip(*rows, strict=True))) if rows else UsageFigures()
 
 
-def _expected(entries: list[tuple[Entry, Placed]]) -> Figures:
+def _expected(entries: list[tuple[JournalEntry, AssignedThread]]) -> UsageFigures:
     """What the contract says, from the entries themselves."""
     found = [entry for entry, _ in entries]
     talks = [entry for entry in found if entry.kind == CONVERSATION]
     counted = [entry for entry in talks if entry.outcome != CANCELLED]
-    tokens = [entry.tokens or Tokens() for entry in found]
-    return Figures(
+    tokens = [entry.tokens or TokenCounts() for entry in found]
+    return UsageFigures(
         requests=len(counted),
         errors=sum(entry.outcome in (REFUSED, FAILED, CRASHED) for entry in counted),
         cancelled_requests=len(talks) - len(counted),
@@ -96,7 +96,7 @@ def _expected(entries: list[tuple[Entry, Placed]]) -> Figures:
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("by", BY, ids=",".join)
 def test_pitfall_561_every_grouping_adds_up_to_the_same_total(
-    tables: AccountTables, by: tuple[str, ...], zone: str
+    tables: RecordTables, by: tuple[str, ...], zone: str
 ) -> None:
     found = _asked(tables, by, _period(zone=zone))
     assert _sum([group.figures for group in found.groups]) == found.total
@@ -109,7 +109,7 @@ def test_pitfall_561_every_grouping_adds_up_to_the_same_total(
 
 @given(st.integers(0, 45 * 96), st.integers(0, 45 * 96), st.sampled_from(ZONES), st.data())
 def test_a_total_is_the_same_for_every_grouping_of_any_time(
-    tables: AccountTables, one: int, other: int, zone: str, data: st.DataObject
+    tables: RecordTables, one: int, other: int, zone: str, data: st.DataObject
 ) -> None:
     start, end = sorted((one, other))
     begin = NOON // SECOND // 900 * 900
@@ -124,7 +124,7 @@ def test_a_total_is_the_same_for_every_grouping_of_any_time(
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_pitfall_559_single_days_are_those_of_the_range(tables: AccountTables, zone: str) -> None:
+def test_pitfall_559_single_days_are_those_of_the_range(tables: RecordTables, zone: str) -> None:
     period = _period(since="2027-01-20", until="2027-02-20", zone=zone)
     together = _asked(tables, ("day",), period)
     assert len(together.groups) > 20
@@ -138,7 +138,7 @@ def test_pitfall_559_single_days_are_those_of_the_range(tables: AccountTables, z
     )
 
 
-def test_pitfall_555_fresh_and_cached_tokens_are_apart_and_add_up(tables: AccountTables) -> None:
+def test_pitfall_555_fresh_and_cached_tokens_are_apart_and_add_up(tables: RecordTables) -> None:
     for group in _asked(tables, ("model",), _period()).groups:
         figures = group.figures
         assert figures.fresh_tokens + figures.cache_read_tokens + figures.cache_write_tokens == figures.input_tokens
@@ -153,7 +153,7 @@ def test_pitfall_563_sums_are_the_same_without_the_rows() -> None:
         assert [_asked(tables, by, _period()) for by in BY] == before
 
 
-def test_sessions_and_threads_have_their_names(tables: AccountTables) -> None:
+def test_sessions_and_threads_have_their_names(tables: RecordTables) -> None:
     sessions = {group.names["session_id"]: group.names for group in _asked(tables, ("session",), _period()).groups}
     assert sessions == {
         0: {"session": "", "session_id": 0, "key": "", "client": ""},
@@ -179,10 +179,10 @@ def test_sessions_and_threads_have_their_names(tables: AccountTables) -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 @pytest.mark.parametrize("by", BY, ids=",".join)
 def test_what_is_beyond_so_many_groups_is_one_that_adds_up(
-    tables: AccountTables, by: tuple[str, ...], most: int
+    tables: RecordTables, by: tuple[str, ...], most: int
 ) -> None:
     whole = _asked(tables, by, _period())
-    found = usage(UsageQuestions(tables.connection), by, _period(), most)
+    found = usage(UsageQueries(tables.connection), by, _period(), most)
     assert found.total == whole.total
     if len(whole.groups) <= most:
         assert found == whole
@@ -207,12 +207,12 @@ def test_sessions_that_were_forgotten_come_where_their_money_puts_them(by: str, 
     with closing(open_account_tables(":memory:")) as tables:
         speak(tables, [(number, name, name) for number, name in speakers], [(number, number) for number, _ in speakers])
         for number, name in speakers:
-            spent = Entry(id=name, time=NOON, outcome=ANSWERED, key=name, money=Money(input=prices[name]))
-            fill(tables, [(spent, Placed(number, number))] * 2)
+            spent = JournalEntry(id=name, time=NOON, outcome=ANSWERED, key=name, money=Money(input=prices[name]))
+            fill(tables, [(spent, AssignedThread(number, number))] * 2)
         forgetting = Forgetting(tables.connection)
         forgetting.remove_sessions([session.number for session in forgetting.sessions_of(key)])
         for most in (1, 2, 3, None):
-            found = usage(UsageQuestions(tables.connection), (by,), _period(), most)
+            found = usage(UsageQueries(tables.connection), (by,), _period(), most)
             costs = [group.figures.cost_nano_usd for group in found.groups]
             assert costs == [18, 10, 2][:most]
             names = [group.names["session"] for group in found.groups]
@@ -220,12 +220,12 @@ def test_sessions_that_were_forgotten_come_where_their_money_puts_them(by: str, 
             assert (0 if found.rest is None else found.rest.groups) == 3 - len(names)
 
 
-def test_the_dearest_come_first(tables: AccountTables) -> None:
+def test_the_dearest_come_first(tables: RecordTables) -> None:
     costs = [group.figures.cost_nano_usd for group in _asked(tables, ("key",), _period()).groups]
     assert costs == sorted(costs, reverse=True)
 
 
-def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: AccountTables) -> None:
+def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: RecordTables) -> None:
     told = decoded(_asked(tables, ("provider", "model"), _period(since="2027-01-20", zone="Asia/Kolkata")).encoded())
     assert told["since"] == "2027-01-20T00:00:00+05:30"
     assert told["zone"] == "Asia/Kolkata"
@@ -258,7 +258,7 @@ def test_every_measure_has_its_place() -> None:
 
 
 def test_where_nothing_was_written_there_are_zero_totals() -> None:
-    assert decoded(nothing(("key",), _period()).encoded())["total"] == msgspec.to_builtins(Figures())
+    assert decoded(nothing(("key",), _period()).encoded())["total"] == msgspec.to_builtins(UsageFigures())
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_groups_that_are_none_are_told(said: list[str], problem: str) -> None:
 def test_an_answer_counts_as_what_it_is() -> None:
     outcomes = [ANSWERED, REFUSED, FAILED, CRASHED, CANCELLED]
     with closing(open_account_tables(":memory:")) as tables:
-        entries = [Entry(id=outcome, time=NOON, outcome=outcome) for outcome in outcomes]
-        fill(tables, [(entry, Placed()) for entry in entries])
+        entries = [JournalEntry(id=outcome, time=NOON, outcome=outcome) for outcome in outcomes]
+        fill(tables, [(entry, AssignedThread()) for entry in entries])
         total = _asked(tables, ("key",), _period()).total
     assert (total.requests, total.errors, total.cancelled_requests) == (4, 3, 1)

@@ -8,13 +8,13 @@ from dragoman.records.journal_entry import (
     CRASHED,
     FAILED,
     REFUSED,
-    Call,
-    Entry,
-    Lost,
+    CallEntry,
+    JournalEntry,
+    LossEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.telemetry.spans import ProviderPlace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -27,10 +27,10 @@ PLACES = {
     "mistral": ProviderPlace(provider="mistral_ai", address="api.mistral.ai", port=443),
     "echo": ProviderPlace(provider="echo", inside=True),
 }
-_TOKENS = Tokens(input=1000, cache_read=600, cache_write=100, output=200, thinking=50, searches=2)
+_TOKENS = TokenCounts(input=1000, cache_read=600, cache_write=100, output=200, thinking=50, searches=2)
 _MONEY = Money(input=900_000, output=3_000_000, cache_read=180_000, cache_write=375_000, version="2026-10-30")
 
-WHOLE = Entry(
+WHOLE = JournalEntry(
     id="req_whole",
     time=NOON,
     outcome=ANSWERED,
@@ -53,7 +53,7 @@ WHOLE = Entry(
     tokens=_TOKENS,
     money=_MONEY,
     calls=(
-        Call(
+        CallEntry(
             "anthropic",
             "claude-sonnet-4-5",
             "anthropic-messages",
@@ -67,12 +67,12 @@ WHOLE = Entry(
             money=_MONEY,
         ),
     ),
-    losses=(Lost("sampling", "dropped", "sampling.seed"), Lost("sampling", "dropped", "sampling.top_k")),
+    losses=(LossEntry("sampling", "dropped", "sampling.seed"), LossEntry("sampling", "dropped", "sampling.top_k")),
     upstream_id="req_up",
     response_id="chatcmpl-1",
-    facts=Facts(session="sess-1", thread="agent-7", parent="agent-1", said_class="subagent", agent="reviewer"),
+    facts=ExchangeFacts(session="sess-1", thread="agent-7", parent="agent-1", said_class="subagent", agent="reviewer"),
 )
-STREAMED = Entry(
+STREAMED = JournalEntry(
     id="req_streamed",
     time=NOON + 1,
     outcome=ANSWERED,
@@ -87,12 +87,12 @@ STREAMED = Entry(
     stop="end_turn",
     first=250_000,
     took=900_000,
-    tokens=Tokens(input=10, output=5),
+    tokens=TokenCounts(input=10, output=5),
     money=Money(),
-    calls=(Call("echo", "text", "anthropic-messages", kind="answered", status=200, started=10, ended=900_000),),
+    calls=(CallEntry("echo", "text", "anthropic-messages", kind="answered", status=200, started=10, ended=900_000),),
     trace=PARENT,
 )
-FAILED_OVER = Entry(
+FAILED_OVER = JournalEntry(
     id="req_over",
     time=NOON + 2,
     outcome=ANSWERED,
@@ -105,16 +105,20 @@ FAILED_OVER = Entry(
     status=200,
     stop="stop",
     took=3_000_000,
-    tokens=Tokens(input=20, output=7),
+    tokens=TokenCounts(input=20, output=7),
     estimated=True,
     money=Money(unpriced=("model",)),
     calls=(
-        Call("mistral", "large", "openai-chat", kind="rate_limited", status=429, started=500, ended=200_000, key=1),
-        Call("mistral", "large", "openai-chat", kind="silent", started=200_100, ended=1_200_000, maybe_billed=True),
-        Call("home", "qwen3", "openai-chat", kind="answered", status=200, started=1_200_200, ended=2_999_000),
+        CallEntry(
+            "mistral", "large", "openai-chat", kind="rate_limited", status=429, started=500, ended=200_000, key=1
+        ),
+        CallEntry(
+            "mistral", "large", "openai-chat", kind="silent", started=200_100, ended=1_200_000, maybe_billed=True
+        ),
+        CallEntry("home", "qwen3", "openai-chat", kind="answered", status=200, started=1_200_200, ended=2_999_000),
     ),
 )
-GONE = Entry(
+GONE = JournalEntry(
     id="req_gone",
     time=NOON + 3,
     outcome=CANCELLED,
@@ -130,12 +134,12 @@ GONE = Entry(
     first=100_000,
     took=400_000,
     calls=(
-        Call(
+        CallEntry(
             "anthropic", "claude-sonnet-4-5", "anthropic-messages", kind="left", status=200, started=10, ended=400_000
         ),
     ),
 )
-TURNED_AWAY = Entry(
+TURNED_AWAY = JournalEntry(
     id="req_refused",
     time=NOON + 4,
     outcome=REFUSED,
@@ -147,7 +151,7 @@ TURNED_AWAY = Entry(
     why="no model is called that",
     took=300,
 )
-BROKEN = Entry(
+BROKEN = JournalEntry(
     id="req_broken",
     time=NOON + 5,
     outcome=FAILED,
@@ -161,9 +165,9 @@ BROKEN = Entry(
     status=200,
     failure="bad_gateway",
     took=700_000,
-    calls=(Call("mistral", "large", "openai-chat", kind="broken", status=200, started=10, ended=650_000),),
+    calls=(CallEntry("mistral", "large", "openai-chat", kind="broken", status=200, started=10, ended=650_000),),
 )
-LOST = Entry(
+LOST = JournalEntry(
     id="req_lost",
     time=NOON + 6,
     outcome=CRASHED,
@@ -172,5 +176,5 @@ LOST = Entry(
     asked="mistral/large",
     provider="mistral",
     model="large",
-    calls=(Call("mistral", "large", "openai-chat", started=10),),
+    calls=(CallEntry("mistral", "large", "openai-chat", started=10),),
 )

@@ -7,15 +7,15 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.health_state import GOOD, Level, Standing
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, Pin, Plan, View
+from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import Affinity, Dice, Plan, PlanInputs
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 
 NOW = 1000.0
 # What never gets its way by chance.
@@ -31,7 +31,7 @@ def target(
 ) -> Target:
     """A target whose id is `name/m`, of which the given abilities are known."""
     endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1")
-    rows = (Row(protocol=protocol, changes=dict(abilities)),) if abilities else ()
+    rows = (CapabilityRow(protocol=protocol, changes=dict(abilities)),) if abilities else ()
     return Target(
         provider=Provider(name=name, endpoints=(endpoint,), rows=rows), endpoint=endpoint, model=model, strict=False
     )
@@ -40,28 +40,28 @@ def target(
 A, B, C, D = (target(name) for name in "abcd")
 
 
-class Told(View, frozen=True):
+class Told(PlanInputs, frozen=True):
     """A view of which a test tells what it likes, each in one function."""
 
-    standings_of: Callable[[Outline], Sequence[Standing]] = lambda outline: outline.good
-    speeds_of: Callable[[Outline, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
-    busy_in: Callable[[Outline], Container[str]] = lambda _: ()
-    cost_at: Callable[[Target, Needs], int | None] = lambda _, __: None
-    windows_of: Callable[[Outline], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
+    standings_of: Callable[[RouteSummary], Sequence[HealthState]] = lambda outline: outline.good
+    speeds_of: Callable[[RouteSummary, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
+    busy_in: Callable[[RouteSummary], Container[str]] = lambda _: ()
+    cost_at: Callable[[Target, Requirements], int | None] = lambda _, __: None
+    windows_of: Callable[[RouteSummary], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
 
-    def standings(self, outline: Outline) -> Sequence[Standing]:
+    def standings(self, outline: RouteSummary) -> Sequence[HealthState]:
         return self.standings_of(outline)
 
-    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+    def speeds(self, outline: RouteSummary, size: int) -> Sequence[Speed | None]:
         return self.speeds_of(outline, size)
 
-    def busy(self, outline: Outline) -> Container[str]:
+    def busy(self, outline: RouteSummary) -> Container[str]:
         return self.busy_in(outline)
 
-    def cost(self, target: Target, needs: Needs) -> int | None:
+    def cost(self, target: Target, needs: Requirements) -> int | None:
         return self.cost_at(target, needs)
 
-    def windows(self, outline: Outline) -> Sequence[int | None]:
+    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
         return self.windows_of(outline)
 
 
@@ -74,15 +74,15 @@ def line(
 
 def seen(
     *,
-    standings: Mapping[str, Standing] | None = None,
+    standings: Mapping[str, HealthState] | None = None,
     speeds: Mapping[str, Speed] | None = None,
     busy: str = "",
     costs: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
-    pin: str | Pin = "",
+    pin: str | Affinity = "",
     turn: int = 0,
     now: float = NOW,
-) -> View:
+) -> PlanInputs:
     """A view of targets by their providers' names."""
     return Told(
         now=now,
@@ -91,12 +91,12 @@ def seen(
         busy_in=lambda _: busy.split(),
         cost_at=lambda found, _: (costs or {}).get(found.provider.name),
         windows_of=lambda outline: [(windows or {}).get(name) for name in named(outline)],
-        pin=(Pin(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
+        pin=(Affinity(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
         turn=turn,
     )
 
 
-def named(outline: Outline) -> list[str]:
+def named(outline: RouteSummary) -> list[str]:
     """The names of the providers of a line, target by target."""
     return [found.provider.name for _, found, _, _ in outline.leaves]
 
@@ -110,12 +110,12 @@ def fast(seconds: float, *, age: float = 0.0, success_rate: float = 1.0) -> Spee
     return Speed(first_token=seconds, rate=100.0, success_rate=success_rate, age=age, samples=20)
 
 
-SUSPECT = Standing(Level.SUSPECT, NOW + 5)
-RESTING = Standing(Level.RESTING, NOW + 5)
+SUSPECT = HealthState(HealthLevel.SUSPECT, NOW + 5)
+RESTING = HealthState(HealthLevel.RESTING, NOW + 5)
 
 FIGURES = st.floats(allow_nan=True, allow_infinity=True) | st.just(0.0)
 STANDINGS = st.builds(
-    Standing, st.sampled_from(Level), st.sampled_from([0.0, NOW - 1, NOW, NOW + 1, NOW + 9, float("inf")])
+    HealthState, st.sampled_from(HealthLevel), st.sampled_from([0.0, NOW - 1, NOW, NOW + 1, NOW + 9, float("inf")])
 )
 SPEEDS = st.builds(
     Speed,
@@ -133,11 +133,11 @@ POLICY_NAMES = st.sampled_from(sorted(POLICIES))
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> View:
+def worlds(draw: st.DrawFn) -> PlanInputs:
     """Anything that may be known of the four targets."""
     known = "abcd"
     turn = draw(st.integers(0, 10**20))
-    pin = draw(st.none() | st.builds(Pin, st.sampled_from([f"{name}/m" for name in "abcdx"])))
+    pin = draw(st.none() | st.builds(Affinity, st.sampled_from([f"{name}/m" for name in "abcdx"])))
     standings = draw(st.fixed_dictionaries({name: st.just(GOOD) | STANDINGS for name in known}))
     speeds = draw(st.fixed_dictionaries({name: st.none() | SPEEDS for name in known}))
     costs = draw(st.fixed_dictionaries({name: COSTS for name in known}))

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.routing.affinity import LIFE, REMINDED, PinNotice, Pins
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.affinity import LIFE, REMINDED, Affinities, AffinityUpdate
+from dragoman.routing.plan_inputs import Affinity
 
-HERE, THERE = Pin("one/model", "k1"), Pin("two/model", "k2", "large")
+HERE, THERE = Affinity("one/model", "k1"), Affinity("two/model", "k2", "large")
 
 
 def test_pitfall_357_a_conversation_stays_with_its_target_and_key() -> None:
-    pins = Pins()
+    pins = Affinities()
     assert pins.pin("c", 0.0) is None
     pins.put("me", "c", HERE, 0.0)
     assert [pins.pin("c", float(turn)) for turn in range(20)] == [HERE] * 20
 
 
 def test_a_pin_that_was_changed_in_the_meantime_is_not_the_one_that_was_found() -> None:
-    pins = Pins()
+    pins = Affinities()
     assert not pins.holds("c", None)
     pins.put("me", "c", HERE, 0.0)
     found = pins.pin("c", 1.0)
@@ -34,23 +34,23 @@ def test_a_pin_that_was_changed_in_the_meantime_is_not_the_one_that_was_found() 
 
 
 def test_a_pin_without_a_key_is_not_changed_by_an_answer_without_one() -> None:
-    pins = Pins()
-    pins.put("me", "c", Pin("one/model"), 0.0)
+    pins = Affinities()
+    pins.put("me", "c", Affinity("one/model"), 0.0)
     assert [notice.changed for notice in pins.news()] == [0.0]
     # The digest of no key is empty.
-    pins.put("me", "c", Pin("one/model", "", ""), 1.0)
+    pins.put("me", "c", Affinity("one/model", "", ""), 1.0)
     assert pins.news() == []
 
 
 def test_pitfall_360_after_a_failure_it_is_with_whoever_answered() -> None:
-    pins = Pins()
+    pins = Affinities()
     pins.put("me", "c", HERE, 0.0)
     pins.put("me", "c", THERE, 1.0)
     assert pins.pin("c", 2.0) == THERE
 
 
 def test_pitfall_358_it_ends_an_hour_after_its_last_use() -> None:
-    pins = Pins()
+    pins = Affinities()
     pins.put("me", "c", HERE, 0.0)
     assert pins.pin("c", LIFE - 1) == HERE
     assert pins.pin("c", 2 * LIFE - 2) == HERE
@@ -59,7 +59,7 @@ def test_pitfall_358_it_ends_an_hour_after_its_last_use() -> None:
 
 
 def test_pitfall_358_the_number_is_bounded_and_the_latest_used_are_kept() -> None:
-    pins = Pins(most=100)
+    pins = Affinities(most=100)
     for owner in range(20):
         for number in range(10):
             pins.put(f"key{owner}", f"{owner}-{number}", HERE, float(owner))
@@ -71,7 +71,7 @@ def test_pitfall_358_the_number_is_bounded_and_the_latest_used_are_kept() -> Non
 
 
 def test_pitfall_358_one_gateway_key_has_a_tenth_at_most() -> None:
-    pins = Pins(most=100)
+    pins = Affinities(most=100)
     pins.put("you", "yours", HERE, 0.0)
     for number in range(1000):
         pins.put("me", f"mine{number}", HERE, 1.0)
@@ -82,20 +82,22 @@ def test_pitfall_358_one_gateway_key_has_a_tenth_at_most() -> None:
 
 
 def test_others_are_told_what_changes_and_now_and_then_that_it_is_used() -> None:
-    pins = Pins()
+    pins = Affinities()
     pins.put("me", "c", HERE, 0.0)
-    assert json.decode(json.encode(pins.news()), type=list[PinNotice]) == [PinNotice("me", "c", HERE, 0.0, 0.0)]
+    assert json.decode(json.encode(pins.news()), type=list[AffinityUpdate]) == [
+        AffinityUpdate("me", "c", HERE, 0.0, 0.0)
+    ]
     pins.put("me", "c", HERE, 1.0)
     assert pins.pin("c", 2.0) == HERE
     assert pins.news() == []
     pins.put("me", "c", HERE, REMINDED)
-    assert pins.news() == [PinNotice("me", "c", HERE, 0.0, REMINDED)]
+    assert pins.news() == [AffinityUpdate("me", "c", HERE, 0.0, REMINDED)]
     pins.put("me", "c", THERE, REMINDED + 1)
-    assert pins.news() == [PinNotice("me", "c", THERE, REMINDED + 1, REMINDED + 1)]
+    assert pins.news() == [AffinityUpdate("me", "c", THERE, REMINDED + 1, REMINDED + 1)]
 
 
 def test_a_later_change_holds_whoever_used_it_last() -> None:
-    here, there = Pins(), Pins()
+    here, there = Affinities(), Affinities()
     here.put("me", "c", HERE, 0.0)
     there.merge(here.news())
     there.put("me", "c", THERE, 10.0)
@@ -107,7 +109,7 @@ def test_a_later_change_holds_whoever_used_it_last() -> None:
 
 
 notices = st.builds(
-    PinNotice,
+    AffinityUpdate,
     st.just("me"),
     st.sampled_from("cd"),
     st.sampled_from([HERE, THERE]),
@@ -117,10 +119,10 @@ notices = st.builds(
 
 
 @given(st.lists(notices, max_size=4))
-def test_notices_may_come_in_any_order_and_twice(told: list[PinNotice]) -> None:
+def test_notices_may_come_in_any_order_and_twice(told: list[AffinityUpdate]) -> None:
     ends = set()
     for order in itertools.permutations(told):
-        pins = Pins()
+        pins = Affinities()
         pins.merge(order)
         pins.merge(order[:2])
         ends.add((pins.pin("c", LIFE + 2.5), pins.pin("d", LIFE + 2.5), pins.pin("c", 5.0), pins.pin("d", 5.0)))
@@ -128,13 +130,13 @@ def test_notices_may_come_in_any_order_and_twice(told: list[PinNotice]) -> None:
 
 
 def test_pins_of_others_are_bounded_too() -> None:
-    pins = Pins(most=100)
-    pins.merge(PinNotice("me", f"c{number}", HERE, 0.0, 0.0) for number in range(1000))
+    pins = Affinities(most=100)
+    pins.merge(AffinityUpdate("me", f"c{number}", HERE, 0.0, 0.0) for number in range(1000))
     assert len(pins) == 10
 
 
 def test_a_snapshot_is_all_that_a_worker_knows() -> None:
-    pins, other = Pins(), Pins()
+    pins, other = Affinities(), Affinities()
     pins.put("me", "c", HERE, 0.0)
     pins.put("you", "d", THERE, 1.0)
     assert pins.news()
@@ -144,7 +146,7 @@ def test_a_snapshot_is_all_that_a_worker_knows() -> None:
 
 
 def test_where_nobody_is_told_nothing_is_news() -> None:
-    pins = Pins()
+    pins = Affinities()
     pins.put("me", "c", HERE, 0.0)
     pins.hush()
     assert pins.news() == []
@@ -154,6 +156,6 @@ def test_where_nobody_is_told_nothing_is_news() -> None:
 
 
 def test_nobody_has_to_look_through_pins_for_garbage() -> None:
-    pins = Pins()
+    pins = Affinities()
     pins.put("me", "c", HERE, 0.0)
     assert not gc.is_tracked(pins._held["c"]) and not gc.is_tracked(HERE)

@@ -13,11 +13,11 @@ from dragoman.routing.attempt_outcome import (
     LONGEST_PAUSE,
     OUR_OWN,
     TABLE,
-    Chances,
-    Heard,
-    Kind,
-    Then,
-    Verdict,
+    AttemptOutcome,
+    NextStep,
+    RetryBudgets,
+    SentSoFar,
+    TargetResult,
     after,
     counts_for_health,
     decisive,
@@ -25,74 +25,74 @@ from dragoman.routing.attempt_outcome import (
     pause,
 )
 
-NOTHING, STATUS, CONTENT = Heard
-AGAIN, NEXT, TELL = Then
-ALL = Chances(retries=2, others=True, larger=True, attempts=8, calls=16, seconds=60.0, replays=1, refusals=True)
+NOTHING, STATUS, CONTENT = SentSoFar
+AGAIN, NEXT, TELL = NextStep
+ALL = RetryBudgets(retries=2, others=True, larger=True, attempts=8, calls=16, seconds=60.0, replays=1, refusals=True)
 ALONE = replace(ALL, others=False)
 ONCE = replace(ALL, retries=0)
 
 
 def test_the_words_of_the_table_are_few() -> None:
-    assert len({kind.value for kind in Kind}) == len(Kind)
-    assert {then.value for then in Then} == {"again", "next", "tell"}
-    assert {heard.value for heard in Heard} == {"nothing", "status", "content"}
-    assert Chances().retries == 0
+    assert len({kind.value for kind in AttemptOutcome}) == len(AttemptOutcome)
+    assert {then.value for then in NextStep} == {"again", "next", "tell"}
+    assert {heard.value for heard in SentSoFar} == {"nothing", "status", "content"}
+    assert RetryBudgets().retries == 0
 
 
 # What follows if everything is left, if there is no other target, and if this one may not be asked again.
-FOLLOWS: dict[Kind, tuple[Then, Then, Then]] = {
-    Kind.ANSWERED: (TELL, TELL, TELL),
-    Kind.RATE_LIMITED: (NEXT, TELL, NEXT),
-    Kind.OVERLOADED: (AGAIN, AGAIN, NEXT),
-    Kind.NO_MONEY: (NEXT, TELL, NEXT),
-    Kind.BAD_KEY: (NEXT, TELL, NEXT),
-    Kind.FORBIDDEN: (NEXT, TELL, NEXT),
-    Kind.TOO_LONG: (NEXT, TELL, NEXT),
-    Kind.REFUSED: (NEXT, TELL, NEXT),
-    Kind.WRONG_REQUEST: (TELL, TELL, TELL),
-    Kind.UNKNOWN_MODEL: (NEXT, TELL, NEXT),
-    Kind.UNREACHABLE: (AGAIN, AGAIN, NEXT),
-    Kind.UNRESOLVED: (AGAIN, AGAIN, NEXT),
-    Kind.SILENT: (NEXT, AGAIN, NEXT),
-    Kind.SLOW: (NEXT, AGAIN, NEXT),
-    Kind.UNREADABLE: (NEXT, AGAIN, NEXT),
-    Kind.NO_ANSWER: (AGAIN, AGAIN, NEXT),
-    Kind.BROKEN: (NEXT, TELL, NEXT),
-    Kind.FULL: (NEXT, TELL, NEXT),
-    Kind.OURS: (TELL, TELL, TELL),
-    Kind.LEFT: (TELL, TELL, TELL),
+FOLLOWS: dict[AttemptOutcome, tuple[NextStep, NextStep, NextStep]] = {
+    AttemptOutcome.ANSWERED: (TELL, TELL, TELL),
+    AttemptOutcome.RATE_LIMITED: (NEXT, TELL, NEXT),
+    AttemptOutcome.OVERLOADED: (AGAIN, AGAIN, NEXT),
+    AttemptOutcome.NO_MONEY: (NEXT, TELL, NEXT),
+    AttemptOutcome.BAD_KEY: (NEXT, TELL, NEXT),
+    AttemptOutcome.FORBIDDEN: (NEXT, TELL, NEXT),
+    AttemptOutcome.TOO_LONG: (NEXT, TELL, NEXT),
+    AttemptOutcome.REFUSED: (NEXT, TELL, NEXT),
+    AttemptOutcome.WRONG_REQUEST: (TELL, TELL, TELL),
+    AttemptOutcome.UNKNOWN_MODEL: (NEXT, TELL, NEXT),
+    AttemptOutcome.UNREACHABLE: (AGAIN, AGAIN, NEXT),
+    AttemptOutcome.UNRESOLVED: (AGAIN, AGAIN, NEXT),
+    AttemptOutcome.SILENT: (NEXT, AGAIN, NEXT),
+    AttemptOutcome.SLOW: (NEXT, AGAIN, NEXT),
+    AttemptOutcome.UNREADABLE: (NEXT, AGAIN, NEXT),
+    AttemptOutcome.NO_ANSWER: (AGAIN, AGAIN, NEXT),
+    AttemptOutcome.BROKEN: (NEXT, TELL, NEXT),
+    AttemptOutcome.FULL: (NEXT, TELL, NEXT),
+    AttemptOutcome.OURS: (TELL, TELL, TELL),
+    AttemptOutcome.LEFT: (TELL, TELL, TELL),
 }
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_pitfall_301_306_327_what_follows_is_one_table(kind: Kind) -> None:
-    assert set(FOLLOWS) == set(TABLE) == set(Kind)
+@pytest.mark.parametrize("kind", AttemptOutcome)
+def test_pitfall_301_306_327_what_follows_is_one_table(kind: AttemptOutcome) -> None:
+    assert set(FOLLOWS) == set(TABLE) == set(AttemptOutcome)
     for heard in (NOTHING, STATUS):
         assert tuple(after(kind, heard, chances) for chances in (ALL, ALONE, ONCE)) == FOLLOWS[kind]
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_after_content_nothing_is_tried(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", AttemptOutcome)
+def test_after_content_nothing_is_tried(kind: AttemptOutcome) -> None:
     assert after(kind, CONTENT, ALL) is TELL
 
 
 def test_pitfall_319_too_long_goes_to_a_larger_window_only() -> None:
-    assert after(Kind.TOO_LONG, NOTHING, ALL) is NEXT
-    assert after(Kind.TOO_LONG, NOTHING, replace(ALL, larger=False)) is TELL
-    assert not counts_for_health(Kind.TOO_LONG)
+    assert after(AttemptOutcome.TOO_LONG, NOTHING, ALL) is NEXT
+    assert after(AttemptOutcome.TOO_LONG, NOTHING, replace(ALL, larger=False)) is TELL
+    assert not counts_for_health(AttemptOutcome.TOO_LONG)
 
 
 def test_pitfall_320_a_refusal_is_told_unless_the_line_says_otherwise() -> None:
-    assert after(Kind.REFUSED, NOTHING, replace(ALL, refusals=False)) is TELL
-    assert after(Kind.REFUSED, NOTHING, ALL) is NEXT
+    assert after(AttemptOutcome.REFUSED, NOTHING, replace(ALL, refusals=False)) is TELL
+    assert after(AttemptOutcome.REFUSED, NOTHING, ALL) is NEXT
 
 
 def test_pitfall_307_what_may_have_been_billed_is_replayed_as_often_as_is_left() -> None:
-    billed = {kind for kind in Kind if maybe_billed(kind)}
-    assert billed == {Kind.SILENT, Kind.SLOW, Kind.UNREADABLE, Kind.BROKEN}
+    billed = {kind for kind in AttemptOutcome if maybe_billed(kind)}
+    assert billed == {AttemptOutcome.SILENT, AttemptOutcome.SLOW, AttemptOutcome.UNREADABLE, AttemptOutcome.BROKEN}
     none = replace(ALL, replays=0)
     assert {after(kind, NOTHING, none) for kind in billed} == {TELL}
-    assert after(Kind.UNREACHABLE, NOTHING, none) is AGAIN
+    assert after(AttemptOutcome.UNREACHABLE, NOTHING, none) is AGAIN
 
 
 LIMITS = {
@@ -104,17 +104,17 @@ LIMITS = {
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_pitfall_308_every_chance_has_an_end(limit: str) -> None:
-    assert {after(kind, NOTHING, LIMITS[limit]) for kind in Kind} == {TELL}
+    assert {after(kind, NOTHING, LIMITS[limit]) for kind in AttemptOutcome} == {TELL}
 
 
 @given(
-    st.lists(st.sampled_from(Kind), min_size=40, max_size=40),
+    st.lists(st.sampled_from(AttemptOutcome), min_size=40, max_size=40),
     st.integers(0, 5),
     st.integers(0, 8),
     st.integers(0, 4),
 )
 def test_pitfall_308_309_an_exchange_ends_whatever_fails(
-    kinds: list[Kind], retries: int, attempts: int, targets: int
+    kinds: list[AttemptOutcome], retries: int, attempts: int, targets: int
 ) -> None:
     made, others, left, replays = 1, targets, retries, 1
     for kind in kinds:
@@ -132,7 +132,11 @@ def test_pitfall_308_309_an_exchange_ends_whatever_fails(
 
 
 def test_pitfall_316_other_keys_are_tried_for_what_is_the_keys_alone() -> None:
-    assert {kind for kind in Kind if TABLE[kind].keys} == {Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY}
+    assert {kind for kind in AttemptOutcome if TABLE[kind].keys} == {
+        AttemptOutcome.RATE_LIMITED,
+        AttemptOutcome.NO_MONEY,
+        AttemptOutcome.BAD_KEY,
+    }
 
 
 @pytest.mark.parametrize(
@@ -147,24 +151,31 @@ def test_pitfall_316_other_keys_are_tried_for_what_is_the_keys_alone() -> None:
     ],
     ids=["no retry", "no budget", "told not to", "a long wait", "a wait beyond what is left", "more than a pause"],
 )
-def test_pitfall_324_a_target_is_not_asked_again_where_something_speaks_against_it(chances: Chances) -> None:
-    assert after(Kind.OVERLOADED, NOTHING, chances) is TELL
-    assert after(Kind.OVERLOADED, NOTHING, replace(chances, others=True)) is NEXT
+def test_pitfall_324_a_target_is_not_asked_again_where_something_speaks_against_it(chances: RetryBudgets) -> None:
+    assert after(AttemptOutcome.OVERLOADED, NOTHING, chances) is TELL
+    assert after(AttemptOutcome.OVERLOADED, NOTHING, replace(chances, others=True)) is NEXT
 
 
 def test_a_target_that_asks_for_a_moment_gets_it() -> None:
-    assert after(Kind.OVERLOADED, NOTHING, replace(ALONE, wait=3.0, should_retry=True)) is AGAIN
+    assert after(AttemptOutcome.OVERLOADED, NOTHING, replace(ALONE, wait=3.0, should_retry=True)) is AGAIN
 
 
-@pytest.mark.parametrize("kind", [Kind.OURS, Kind.WRONG_REQUEST])
-def test_pitfall_315_what_fails_here_or_by_its_own_words_goes_nowhere(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [AttemptOutcome.OURS, AttemptOutcome.WRONG_REQUEST])
+def test_pitfall_315_what_fails_here_or_by_its_own_words_goes_nowhere(kind: AttemptOutcome) -> None:
     assert after(kind, NOTHING, replace(ALL, should_retry=True)) is TELL
     assert not counts_for_health(kind)
 
 
 def test_pitfall_338_only_the_targets_own_failures_count() -> None:
-    counting = {Kind.OVERLOADED, Kind.UNREACHABLE, Kind.SILENT, Kind.UNREADABLE, Kind.NO_ANSWER, Kind.BROKEN}
-    assert counting == {kind for kind in Kind if counts_for_health(kind)} == COUNTING
+    counting = {
+        AttemptOutcome.OVERLOADED,
+        AttemptOutcome.UNREACHABLE,
+        AttemptOutcome.SILENT,
+        AttemptOutcome.UNREADABLE,
+        AttemptOutcome.NO_ANSWER,
+        AttemptOutcome.BROKEN,
+    }
+    assert counting == {kind for kind in AttemptOutcome if counts_for_health(kind)} == COUNTING
     assert not COUNTING & LIVING
 
 
@@ -180,24 +191,33 @@ def test_pauses_double_less_a_jitter() -> None:
     assert pause(1, None, 0.8) == pytest.approx(0.8)
 
 
-def miss(kind: Kind, window: int | None = None) -> Verdict:
-    return Verdict(kind=kind, window=window)
+def miss(kind: AttemptOutcome, window: int | None = None) -> TargetResult:
+    return TargetResult(kind=kind, window=window)
 
 
-DECISIVE: dict[str, tuple[list[Verdict], int | None]] = {
-    "one": ([miss(Kind.NO_ANSWER)], 0),
-    "the first": ([miss(Kind.RATE_LIMITED), miss(Kind.NO_ANSWER)], 0),
+DECISIVE: dict[str, tuple[list[TargetResult], int | None]] = {
+    "one": ([miss(AttemptOutcome.NO_ANSWER)], 0),
+    "the first": ([miss(AttemptOutcome.RATE_LIMITED), miss(AttemptOutcome.NO_ANSWER)], 0),
     "nobody was asked": ([], None),
-    "a provider's before our own": ([miss(Kind.OURS), miss(Kind.NO_ANSWER)], 1),
-    "a provider's before a full queue": ([miss(Kind.FULL), miss(Kind.NO_ANSWER)], 1),
-    "our own if there is no other": ([miss(Kind.OURS)], 0),
-    "a limit, then too long for a smaller one": ([miss(Kind.RATE_LIMITED, 200), miss(Kind.TOO_LONG, 100)], 0),
-    "a limit, then too long for a larger one": ([miss(Kind.RATE_LIMITED, 100), miss(Kind.TOO_LONG, 200)], 1),
-    "a limit of who knows how large a one": ([miss(Kind.RATE_LIMITED), miss(Kind.TOO_LONG, 200)], 0),
-    "too long, then a larger one fails": ([miss(Kind.TOO_LONG, 100), miss(Kind.NO_ANSWER, 200)], 1),
-    "too long for all": ([miss(Kind.TOO_LONG, 100), miss(Kind.TOO_LONG, 200)], 0),
-    "too long, and nobody knows the window": ([miss(Kind.TOO_LONG), miss(Kind.TOO_LONG)], 0),
-    "too long, then our own": ([miss(Kind.TOO_LONG, 100), miss(Kind.OURS)], 0),
+    "a provider's before our own": ([miss(AttemptOutcome.OURS), miss(AttemptOutcome.NO_ANSWER)], 1),
+    "a provider's before a full queue": ([miss(AttemptOutcome.FULL), miss(AttemptOutcome.NO_ANSWER)], 1),
+    "our own if there is no other": ([miss(AttemptOutcome.OURS)], 0),
+    "a limit, then too long for a smaller one": (
+        [miss(AttemptOutcome.RATE_LIMITED, 200), miss(AttemptOutcome.TOO_LONG, 100)],
+        0,
+    ),
+    "a limit, then too long for a larger one": (
+        [miss(AttemptOutcome.RATE_LIMITED, 100), miss(AttemptOutcome.TOO_LONG, 200)],
+        1,
+    ),
+    "a limit of who knows how large a one": (
+        [miss(AttemptOutcome.RATE_LIMITED), miss(AttemptOutcome.TOO_LONG, 200)],
+        0,
+    ),
+    "too long, then a larger one fails": ([miss(AttemptOutcome.TOO_LONG, 100), miss(AttemptOutcome.NO_ANSWER, 200)], 1),
+    "too long for all": ([miss(AttemptOutcome.TOO_LONG, 100), miss(AttemptOutcome.TOO_LONG, 200)], 0),
+    "too long, and nobody knows the window": ([miss(AttemptOutcome.TOO_LONG), miss(AttemptOutcome.TOO_LONG)], 0),
+    "too long, then our own": ([miss(AttemptOutcome.TOO_LONG, 100), miss(AttemptOutcome.OURS)], 0),
 }
 
 
@@ -207,8 +227,8 @@ def test_pitfall_318_319_323_which_failure_is_told(case: str) -> None:
     assert decisive(verdicts) == told
 
 
-@given(st.lists(st.builds(miss, st.sampled_from(Kind), st.none() | st.integers(1, 9))))
-def test_pitfall_323_something_is_told_if_anybody_was_asked(verdicts: list[Verdict]) -> None:
+@given(st.lists(st.builds(miss, st.sampled_from(AttemptOutcome), st.none() | st.integers(1, 9))))
+def test_pitfall_323_something_is_told_if_anybody_was_asked(verdicts: list[TargetResult]) -> None:
     told = decisive(verdicts)
     assert (told is None) is not bool(verdicts)
     if told is not None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.key_cooldowns import LONGEST
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.cooldown import NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, names_the_key, rest_of
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.cooldown import NO_HINT, SHORTEST, USUAL, Cooldown, Hint, hint_of, names_the_key, rest_of
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -48,63 +48,63 @@ def failure(kind: FailureKind, status: int, *, code: str | None = None, native: 
 
 
 LIMIT = failure(FailureKind.RATE_LIMITED, 429)
-RESTS: dict[str, tuple[Kind, Failure | None, Hint, Rest | None]] = {
-    "a limit": (Kind.RATE_LIMITED, LIMIT, NO_HINT, Rest(seconds=USUAL)),
-    "a limit that says how long": (Kind.RATE_LIMITED, LIMIT, Hint(wait=7.0), Rest(seconds=7.0)),
-    "a limit of no time": (Kind.RATE_LIMITED, LIMIT, Hint(wait=0.0), Rest(seconds=SHORTEST)),
-    "a limit for days": (Kind.RATE_LIMITED, LIMIT, Hint(wait=600_000.0), Rest(seconds=LONGEST)),
+RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] = {
+    "a limit": (AttemptOutcome.RATE_LIMITED, LIMIT, NO_HINT, Cooldown(seconds=USUAL)),
+    "a limit that says how long": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=7.0), Cooldown(seconds=7.0)),
+    "a limit of no time": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=0.0), Cooldown(seconds=SHORTEST)),
+    "a limit for days": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=600_000.0), Cooldown(seconds=LONGEST)),
     "a limit of the account": (
-        Kind.RATE_LIMITED,
+        AttemptOutcome.RATE_LIMITED,
         failure(FailureKind.RATE_LIMITED, 429, code="account_rate_limit_exceeded"),
         NO_HINT,
-        Rest(seconds=USUAL, every_model=True),
+        Cooldown(seconds=USUAL, every_model=True),
     ),
     "a window of the account": (
-        Kind.RATE_LIMITED,
+        AttemptOutcome.RATE_LIMITED,
         LIMIT,
         Hint(wait=60.0, account=True),
-        Rest(seconds=60.0, every_model=True),
+        Cooldown(seconds=60.0, every_model=True),
     ),
     "no money": (
-        Kind.NO_MONEY,
+        AttemptOutcome.NO_MONEY,
         failure(FailureKind.QUOTA, 429, code="insufficient_quota"),
         NO_HINT,
-        Rest(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=LONGEST, every_model=True),
     ),
     "no money for days": (
-        Kind.NO_MONEY,
+        AttemptOutcome.NO_MONEY,
         failure(FailureKind.RATE_LIMITED, 429, native="usage_limit_reached"),
         Hint(wait=500_000.0),
-        Rest(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=LONGEST, every_model=True),
     ),
-    "no money, says the status alone": (Kind.NO_MONEY, failure(FailureKind.QUOTA, 402), NO_HINT, None),
+    "no money, says the status alone": (AttemptOutcome.NO_MONEY, failure(FailureKind.QUOTA, 402), NO_HINT, None),
     "a bad key": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         failure(FailureKind.UNAUTHENTICATED, 401),
         NO_HINT,
-        Rest(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=LONGEST, every_model=True),
     ),
     "a key that may not be used here": (
-        Kind.BAD_KEY,
+        AttemptOutcome.BAD_KEY,
         failure(FailureKind.FORBIDDEN, 403, code="api_key_disabled"),
         NO_HINT,
-        Rest(seconds=LONGEST),
+        Cooldown(seconds=LONGEST),
     ),
     "no money for so much, says a status twice": (
-        Kind.NO_MONEY,
+        AttemptOutcome.NO_MONEY,
         failure(FailureKind.QUOTA, 402, code="402"),
         NO_HINT,
         None,
     ),
     "what is forbidden to somebody": (
-        Kind.FORBIDDEN,
+        AttemptOutcome.FORBIDDEN,
         failure(FailureKind.FORBIDDEN, 403, native="permission_error"),
         NO_HINT,
         None,
     ),
-    "a page that forbids": (Kind.BAD_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
-    "no credentials at all": (Kind.BAD_KEY, None, NO_HINT, None),
-    "overload": (Kind.OVERLOADED, failure(FailureKind.OVERLOADED, 529), Hint(wait=5.0), None),
+    "a page that forbids": (AttemptOutcome.BAD_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
+    "no credentials at all": (AttemptOutcome.BAD_KEY, None, NO_HINT, None),
+    "overload": (AttemptOutcome.OVERLOADED, failure(FailureKind.OVERLOADED, 529), Hint(wait=5.0), None),
 }
 
 
@@ -114,10 +114,14 @@ def test_pitfall_313_316_345_346_which_key_rests_and_how_long(case: str) -> None
     assert rest_of(kind, failed, hint) == rest
 
 
-@given(st.sampled_from(Kind), st.floats(min_value=0, allow_infinity=False), st.integers(400, 599))
-def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(kind: Kind, wait: float, status: int) -> None:
+@given(st.sampled_from(AttemptOutcome), st.floats(min_value=0, allow_infinity=False), st.integers(400, 599))
+def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(
+    kind: AttemptOutcome, wait: float, status: int
+) -> None:
     rest = rest_of(kind, failure(FailureKind.OTHER, status, code="invalid_api_key"), Hint(wait=wait))
-    assert (rest is None) == (kind not in (Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY))
+    assert (rest is None) == (
+        kind not in (AttemptOutcome.RATE_LIMITED, AttemptOutcome.NO_MONEY, AttemptOutcome.BAD_KEY)
+    )
     assert rest is None or SHORTEST <= rest.seconds <= LONGEST
 
 

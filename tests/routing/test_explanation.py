@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given
 
-from dragoman.records.journal_entry import Considered
+from dragoman.records.journal_entry import CandidateEntry
 from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, considered, explain, reason
-from dragoman.routing.needs import LossCounts, Needs
-from dragoman.routing.plan import Behind, Dice, Filter, View, Why, plan
+from dragoman.routing.needs import LossCounts, Requirements
+from dragoman.routing.plan import Behind, Dice, Filter, PlanInputs, Why, plan
 from dragoman.routing.route import Route
 from tests.routing.lines import (
     ALL_DICE,
@@ -39,7 +39,7 @@ def test_a_plan_reads_as_a_page() -> None:
         costs={"a": 1_000_000, "b": 12_500_000},
         windows={"b": 128_000},
     )
-    assert explain(plan(line(A, B, C, policy="cheapest"), Needs(size=10), view, DICE)) == (
+    assert explain(plan(line(A, B, C, policy="cheapest"), Requirements(size=10), view, DICE)) == (
         "b/m leads: it is the cheapest for this request (cheapest)",
         "1. b/m: good; costs about $0.0125; window of 128000 tokens",
         "2. a/m: behind, it failed a moment ago; suspect for 5 s; costs about $0.001",
@@ -48,7 +48,7 @@ def test_a_plan_reads_as_a_page() -> None:
 
 
 def test_speed_is_told_with_its_age() -> None:
-    made = plan(line(A, B, policy="fastest"), Needs(size=10), seen(speeds={"b": fast(0.25, age=12.0)}), DICE)
+    made = plan(line(A, B, policy="fastest"), Requirements(size=10), seen(speeds={"b": fast(0.25, age=12.0)}), DICE)
     assert explain(made)[1:] == (
         "1. b/m: good; first token after 0.25 s, 100 tokens/s, 100% succeed, measured 12 s ago (20 samples)",
         "2. a/m: good; speed unknown",
@@ -57,13 +57,13 @@ def test_speed_is_told_with_its_age() -> None:
 
 def test_a_record_has_a_plan_in_the_same_words() -> None:
     view = seen(standings={"a": SUSPECT, "c": RESTING}, costs={"a": 1_000_000, "b": 12_500_000})
-    made = plan(line(A, B, C, policy="cheapest"), Needs(size=10), view, DICE)
+    made = plan(line(A, B, C, policy="cheapest"), Requirements(size=10), view, DICE)
     assert considered(made, ["gone/arn:aws:bedrock:eu-west-1:123456789012:model/x"]) == (
         (
-            Considered("b/m", "", 12_500_000),
-            Considered("a/m", "behind: it failed a moment ago", 1_000_000),
-            Considered("c/m", "behind: it is in cooldown, and asked if all others fail"),
-            Considered("gone/model/x", "left out: its provider is not set up here"),
+            CandidateEntry("b/m", "", 12_500_000),
+            CandidateEntry("a/m", "behind: it failed a moment ago", 1_000_000),
+            CandidateEntry("c/m", "behind: it is in cooldown, and asked if all others fail"),
+            CandidateEntry("gone/model/x", "left out: its provider is not set up here"),
         ),
         None,
     )
@@ -71,31 +71,31 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
 
 def test_a_record_has_speeds_where_they_were_asked_for() -> None:
     view = seen(standings={"a": SUSPECT}, speeds={"a": fast(0.2), "b": fast(0.25)})
-    by_speed, _ = considered(plan(line(A, B, C, policy="fastest"), Needs(size=10), view, DICE))
+    by_speed, _ = considered(plan(line(A, B, C, policy="fastest"), Requirements(size=10), view, DICE))
     assert [(found.target, found.first_token, found.rate) for found in by_speed] == [
         ("b/m", 250_000, 100.0),
         ("c/m", None, None),
         ("a/m", 200_000, 100.0),
     ]
-    as_written, _ = considered(plan(line(A, B), Needs(size=10), view, DICE))
+    as_written, _ = considered(plan(line(A, B), Requirements(size=10), view, DICE))
     assert [found.first_token for found in as_written] == [None, None]
 
 
 def test_what_a_translation_said_of_a_request_is_explained_and_not_recorded() -> None:
-    needs = Needs(size=10, losses={"b/m": LossCounts(3, 5)}, refused={"a/m": "nobody takes a raven"})
+    needs = Requirements(size=10, losses={"b/m": LossCounts(3, 5)}, refused={"a/m": "nobody takes a raven"})
     made = plan(line(A, B, policy="least-loss"), needs, seen(), DICE)
     left = next(found for found in made.candidates if found.left_out is Filter.REFUSED)
     assert reason(left, made).endswith("nobody takes a raven")
     assert considered(made)[0] == (
-        Considered("b/m", losses=3),
-        Considered("a/m", "left out: the request cannot be said there"),
+        CandidateEntry("b/m", losses=3),
+        CandidateEntry("a/m", "left out: the request cannot be said there"),
     )
 
 
 def test_a_record_has_sixteen_of_them_with_names_of_bounded_length() -> None:
     made = plan(
         line(*(target(f"{number:02}", model="x" * 1000) for number in range(20)), policy="cheapest"),
-        Needs(size=10),
+        Requirements(size=10),
         seen(),
         DICE,
     )
@@ -106,8 +106,8 @@ def test_a_record_has_sixteen_of_them_with_names_of_bounded_length() -> None:
 
 
 @given(routes(), worlds(), ALL_DICE)
-def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view: View, dice: Dice) -> None:
-    made = plan(route, Needs(size=10), view, dice)
+def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view: PlanInputs, dice: Dice) -> None:
+    made = plan(route, Requirements(size=10), view, dice)
     told, more = considered(made)
     lines = explain(made)[1:]
     assert more is None
@@ -118,4 +118,4 @@ def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view:
         assert words in line_
         assert line_.startswith("left out: ") == (kind == "left out")
         assert (": behind, " in line_) == (kind == "behind")
-    assert msgspec.json.decode(msgspec.json.encode(told), type=tuple[Considered, ...]) == told
+    assert msgspec.json.decode(msgspec.json.encode(told), type=tuple[CandidateEntry, ...]) == told

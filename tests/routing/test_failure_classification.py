@@ -12,28 +12,28 @@ from dragoman import errors
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.routing.attempt_outcome import COUNTING, Kind
+from dragoman.routing.attempt_outcome import COUNTING, AttemptOutcome
 from dragoman.routing.failure_classification import kind_of
 
-ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
-    "no connection": (errors.Unreachable("x"), Kind.UNREACHABLE),
-    "no connection in time": (errors.Unconnected("x"), Kind.UNREACHABLE),
-    "no word of an answer": (errors.Unanswered("x"), Kind.BROKEN),
-    "no first byte": (errors.TimedOut("x"), Kind.SILENT),
-    "the end of all patience": (errors.Overdue("x"), Kind.SILENT),
-    "an answer that stands still": (errors.Stalled("x"), Kind.BROKEN),
-    "half an answer": (errors.Truncated("x"), Kind.BROKEN),
-    "no answer that can be read": (errors.BadAnswer("x"), Kind.UNREADABLE),
-    "an answer beyond our limit": (errors.Oversized("x"), Kind.OURS),
-    "a full queue": (errors.Overloaded("x", waited=0.0, retry_after=1), Kind.FULL),
-    "no place in time": (errors.Overloaded("x", waited=1.0, retry_after=1), Kind.OURS),
-    "no descriptor": (errors.Exhausted("x"), Kind.OURS),
-    "silent name servers": (errors.Unresolved("x"), Kind.UNRESOLVED),
-    "no credentials": (errors.Unconfigured("x"), Kind.BAD_KEY),
-    "no credentials, as the file says": (errors.ConfigError(key="k", problem="p", remedy="r"), Kind.BAD_KEY),
-    "a store that fails": (errors.ClientError(500, "x"), Kind.OURS),
-    "a body that breaks the rules": (errors.WireError("/a", "b", "c"), Kind.OURS),
-    "what the target cannot say": (errors.RefusedError("a", "b", "c"), Kind.OURS),
+ERRORS: dict[str, tuple[errors.DragomanError, AttemptOutcome]] = {
+    "no connection": (errors.Unreachable("x"), AttemptOutcome.UNREACHABLE),
+    "no connection in time": (errors.Unconnected("x"), AttemptOutcome.UNREACHABLE),
+    "no word of an answer": (errors.Unanswered("x"), AttemptOutcome.BROKEN),
+    "no first byte": (errors.TimedOut("x"), AttemptOutcome.SILENT),
+    "the end of all patience": (errors.Overdue("x"), AttemptOutcome.SILENT),
+    "an answer that stands still": (errors.Stalled("x"), AttemptOutcome.BROKEN),
+    "half an answer": (errors.Truncated("x"), AttemptOutcome.BROKEN),
+    "no answer that can be read": (errors.BadAnswer("x"), AttemptOutcome.UNREADABLE),
+    "an answer beyond our limit": (errors.Oversized("x"), AttemptOutcome.OURS),
+    "a full queue": (errors.Overloaded("x", waited=0.0, retry_after=1), AttemptOutcome.FULL),
+    "no place in time": (errors.Overloaded("x", waited=1.0, retry_after=1), AttemptOutcome.OURS),
+    "no descriptor": (errors.Exhausted("x"), AttemptOutcome.OURS),
+    "silent name servers": (errors.Unresolved("x"), AttemptOutcome.UNRESOLVED),
+    "no credentials": (errors.Unconfigured("x"), AttemptOutcome.BAD_KEY),
+    "no credentials, as the file says": (errors.ConfigError(key="k", problem="p", remedy="r"), AttemptOutcome.BAD_KEY),
+    "a store that fails": (errors.ClientError(500, "x"), AttemptOutcome.OURS),
+    "a body that breaks the rules": (errors.WireError("/a", "b", "c"), AttemptOutcome.OURS),
+    "what the target cannot say": (errors.RefusedError("a", "b", "c"), AttemptOutcome.OURS),
 }
 
 
@@ -50,7 +50,7 @@ def classes(parent: type[errors.DragomanError]) -> list[type[errors.DragomanErro
 def test_pitfall_349_no_error_of_a_providers_side_is_taken_for_an_answer() -> None:
     known = [kind for kind in classes(errors.UpstreamError) if kind.__module__ == "dragoman.errors"]
     assert len(known) > 10
-    assert Kind.ANSWERED not in {kind_of(kind("x")) for kind in known}
+    assert AttemptOutcome.ANSWERED not in {kind_of(kind("x")) for kind in known}
 
 
 def test_pitfall_341_what_runs_short_here_counts_for_nobody() -> None:
@@ -59,99 +59,119 @@ def test_pitfall_341_what_runs_short_here_counts_for_nobody() -> None:
 
 
 def test_what_breaks_after_content_is_broken() -> None:
-    assert kind_of(errors.TimedOut("x"), content=True) is Kind.BROKEN
-    assert kind_of(errors.BadAnswer("x"), content=True) is Kind.BROKEN
-    assert kind_of(errors.Oversized("x"), content=True) is Kind.OURS
-    assert kind_of(Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), content=True) is Kind.BROKEN
+    assert kind_of(errors.TimedOut("x"), content=True) is AttemptOutcome.BROKEN
+    assert kind_of(errors.BadAnswer("x"), content=True) is AttemptOutcome.BROKEN
+    assert kind_of(errors.Oversized("x"), content=True) is AttemptOutcome.OURS
+    assert kind_of(Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), content=True) is AttemptOutcome.BROKEN
 
 
 def test_pitfall_326_a_target_that_got_less_time_than_it_is_due_did_not_fail() -> None:
-    assert kind_of(errors.Overdue("x"), cut=True) is Kind.OURS
-    assert kind_of(errors.TimedOut("x"), cut=True) is Kind.SILENT
+    assert kind_of(errors.Overdue("x"), cut=True) is AttemptOutcome.OURS
+    assert kind_of(errors.TimedOut("x"), cut=True) is AttemptOutcome.SILENT
 
 
 def test_pitfall_307_silence_of_a_whole_answer_is_not_held_against_its_target() -> None:
     slow = Failure(kind=FailureKind.TIMEOUT, status=504, message="x")
     for what in (errors.TimedOut("x"), errors.Overdue("x"), slow):
-        assert kind_of(what) is Kind.SILENT
-        assert kind_of(what, whole=True) is Kind.SLOW
-    assert kind_of(errors.Overdue("x"), cut=True, whole=True) is Kind.OURS
-    assert kind_of(errors.Unconnected("x"), whole=True) is Kind.UNREACHABLE
-    assert Kind.SLOW not in COUNTING
+        assert kind_of(what) is AttemptOutcome.SILENT
+        assert kind_of(what, whole=True) is AttemptOutcome.SLOW
+    assert kind_of(errors.Overdue("x"), cut=True, whole=True) is AttemptOutcome.OURS
+    assert kind_of(errors.Unconnected("x"), whole=True) is AttemptOutcome.UNREACHABLE
+    assert AttemptOutcome.SLOW not in COUNTING
 
 
 # What a provider answers: its status and its error.
 M, C = "anthropic-messages", "openai-chat"
-ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
-    "a rate limit": (M, 429, {"type": "rate_limit_error", "message": "x"}, Kind.RATE_LIMITED),
-    "a rate limit of tokens": (C, 429, {"type": "tokens", "code": "rate_limit_exceeded"}, Kind.RATE_LIMITED),
-    "a bare 429": (C, 429, {}, Kind.RATE_LIMITED),
-    "overload": (M, 529, {"type": "overloaded_error", "message": "x"}, Kind.OVERLOADED),
-    "overload as a 503": (M, 503, {"type": "api_error"}, Kind.OVERLOADED),
-    "overload of Chat": (C, 503, {"type": "server_error"}, Kind.OVERLOADED),
-    "overload as a rate limit": (C, 429, {"type": "engine_overloaded_error"}, Kind.OVERLOADED),
-    "no quota": (C, 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, Kind.NO_MONEY),
-    "a plan that is used up": (C, 429, {"type": "usage_limit_reached"}, Kind.NO_MONEY),
-    "a bare 402": (C, 402, {}, Kind.NO_MONEY),
+ANSWERS: dict[str, tuple[str, int, object, AttemptOutcome]] = {
+    "a rate limit": (M, 429, {"type": "rate_limit_error", "message": "x"}, AttemptOutcome.RATE_LIMITED),
+    "a rate limit of tokens": (C, 429, {"type": "tokens", "code": "rate_limit_exceeded"}, AttemptOutcome.RATE_LIMITED),
+    "a bare 429": (C, 429, {}, AttemptOutcome.RATE_LIMITED),
+    "overload": (M, 529, {"type": "overloaded_error", "message": "x"}, AttemptOutcome.OVERLOADED),
+    "overload as a 503": (M, 503, {"type": "api_error"}, AttemptOutcome.OVERLOADED),
+    "overload of Chat": (C, 503, {"type": "server_error"}, AttemptOutcome.OVERLOADED),
+    "overload as a rate limit": (C, 429, {"type": "engine_overloaded_error"}, AttemptOutcome.OVERLOADED),
+    "no quota": (C, 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, AttemptOutcome.NO_MONEY),
+    "a plan that is used up": (C, 429, {"type": "usage_limit_reached"}, AttemptOutcome.NO_MONEY),
+    "a bare 402": (C, 402, {}, AttemptOutcome.NO_MONEY),
     "no credit, in words": (
         M,
         400,
         {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
-        Kind.NO_MONEY,
+        AttemptOutcome.NO_MONEY,
     ),
-    "a bad key": (C, 401, {"code": "invalid_api_key"}, Kind.BAD_KEY),
-    "a bad key with a 400": (C, 400, {"code": "API_KEY_INVALID"}, Kind.BAD_KEY),
-    "a bad key, in words": (C, 400, {"code": 400, "message": "API key not valid. Please pass one."}, Kind.BAD_KEY),
-    "a bare 403": (C, 403, {}, Kind.FORBIDDEN),
-    "a 403 of Messages": (M, 403, {"type": "permission_error", "message": "x"}, Kind.FORBIDDEN),
-    "a 403 that names the key": (C, 403, {"code": "api_key_disabled"}, Kind.BAD_KEY),
-    "a 403 for what was said": (C, 403, {"code": "content_filter"}, Kind.REFUSED),
+    "a bad key": (C, 401, {"code": "invalid_api_key"}, AttemptOutcome.BAD_KEY),
+    "a bad key with a 400": (C, 400, {"code": "API_KEY_INVALID"}, AttemptOutcome.BAD_KEY),
+    "a bad key, in words": (
+        C,
+        400,
+        {"code": 400, "message": "API key not valid. Please pass one."},
+        AttemptOutcome.BAD_KEY,
+    ),
+    "a bare 403": (C, 403, {}, AttemptOutcome.FORBIDDEN),
+    "a 403 of Messages": (M, 403, {"type": "permission_error", "message": "x"}, AttemptOutcome.FORBIDDEN),
+    "a 403 that names the key": (C, 403, {"code": "api_key_disabled"}, AttemptOutcome.BAD_KEY),
+    "a 403 for what was said": (C, 403, {"code": "content_filter"}, AttemptOutcome.REFUSED),
     "a 403 for what was said, by its reasons": (
         C,
         403,
         {"code": 403, "message": "no", "metadata": {"reasons": ["violence"], "flagged_input": "x"}},
-        Kind.REFUSED,
+        AttemptOutcome.REFUSED,
     ),
-    "a 403 with no reasons": (C, 403, {"code": 403, "metadata": {"reasons": [], "provider_name": "x"}}, Kind.FORBIDDEN),
+    "a 403 with no reasons": (
+        C,
+        403,
+        {"code": 403, "metadata": {"reasons": [], "provider_name": "x"}},
+        AttemptOutcome.FORBIDDEN,
+    ),
     "a 403 that says so in words alone": (
         C,
         403,
         {"code": 403, "message": "some/model requires moderation and your input was flagged for violence"},
-        Kind.FORBIDDEN,
+        AttemptOutcome.FORBIDDEN,
     ),
     "a 403 whose words mean something else": (
         C,
         403,
         {"type": "permission_error", "message": "your input was flagged"},
-        Kind.FORBIDDEN,
+        AttemptOutcome.FORBIDDEN,
     ),
-    "a model that the key may not use": (C, 403, {"code": "model_not_found"}, Kind.BAD_KEY),
-    "too long": (C, 400, {"code": "context_length_exceeded"}, Kind.TOO_LONG),
+    "a model that the key may not use": (C, 403, {"code": "model_not_found"}, AttemptOutcome.BAD_KEY),
+    "too long": (C, 400, {"code": "context_length_exceeded"}, AttemptOutcome.TOO_LONG),
     "too long, in words": (
         M,
         400,
         {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"},
-        Kind.TOO_LONG,
+        AttemptOutcome.TOO_LONG,
     ),
-    "a filter": (C, 400, {"code": "content_filter"}, Kind.REFUSED),
-    "a policy": (C, 400, {"code": "content_policy_violation"}, Kind.REFUSED),
-    "a wrong request": (C, 400, {"type": "invalid_request_error", "param": "tools"}, Kind.WRONG_REQUEST),
-    "a large request": (C, 413, {}, Kind.WRONG_REQUEST),
-    "a wrong method": (C, 405, {}, Kind.WRONG_REQUEST),
-    "a conflict": (C, 409, {}, Kind.WRONG_REQUEST),
-    "a wrong value": (C, 422, {}, Kind.WRONG_REQUEST),
-    "an odd status": (C, 418, {}, Kind.WRONG_REQUEST),
-    "an unknown model": (C, 404, {"code": "model_not_found", "param": "model"}, Kind.UNKNOWN_MODEL),
-    "an unknown model of Messages": (M, 404, {"type": "not_found_error", "message": "model: x"}, Kind.UNKNOWN_MODEL),
-    "a model that is no good here": (C, 400, {"type": "invalid_request_error", "param": "model"}, Kind.UNKNOWN_MODEL),
-    "an unknown response": (C, 404, {"code": "response_not_found", "param": "id"}, Kind.WRONG_REQUEST),
-    "a broken server": (C, 500, {}, Kind.NO_ANSWER),
-    "a broken way": (C, 502, {"message": "x"}, Kind.NO_ANSWER),
-    "a slow server": (C, 504, {}, Kind.SILENT),
-    "a slow server of Messages": (M, 504, {"type": "timeout_error"}, Kind.SILENT),
-    "a slow server behind a proxy": (C, 524, {}, Kind.SILENT),
-    "a slow request": (C, 408, {}, Kind.NO_ANSWER),
-    "a status of a proxy": (C, 520, {}, Kind.NO_ANSWER),
+    "a filter": (C, 400, {"code": "content_filter"}, AttemptOutcome.REFUSED),
+    "a policy": (C, 400, {"code": "content_policy_violation"}, AttemptOutcome.REFUSED),
+    "a wrong request": (C, 400, {"type": "invalid_request_error", "param": "tools"}, AttemptOutcome.WRONG_REQUEST),
+    "a large request": (C, 413, {}, AttemptOutcome.WRONG_REQUEST),
+    "a wrong method": (C, 405, {}, AttemptOutcome.WRONG_REQUEST),
+    "a conflict": (C, 409, {}, AttemptOutcome.WRONG_REQUEST),
+    "a wrong value": (C, 422, {}, AttemptOutcome.WRONG_REQUEST),
+    "an odd status": (C, 418, {}, AttemptOutcome.WRONG_REQUEST),
+    "an unknown model": (C, 404, {"code": "model_not_found", "param": "model"}, AttemptOutcome.UNKNOWN_MODEL),
+    "an unknown model of Messages": (
+        M,
+        404,
+        {"type": "not_found_error", "message": "model: x"},
+        AttemptOutcome.UNKNOWN_MODEL,
+    ),
+    "a model that is no good here": (
+        C,
+        400,
+        {"type": "invalid_request_error", "param": "model"},
+        AttemptOutcome.UNKNOWN_MODEL,
+    ),
+    "an unknown response": (C, 404, {"code": "response_not_found", "param": "id"}, AttemptOutcome.WRONG_REQUEST),
+    "a broken server": (C, 500, {}, AttemptOutcome.NO_ANSWER),
+    "a broken way": (C, 502, {"message": "x"}, AttemptOutcome.NO_ANSWER),
+    "a slow server": (C, 504, {}, AttemptOutcome.SILENT),
+    "a slow server of Messages": (M, 504, {"type": "timeout_error"}, AttemptOutcome.SILENT),
+    "a slow server behind a proxy": (C, 524, {}, AttemptOutcome.SILENT),
+    "a slow request": (C, 408, {}, AttemptOutcome.NO_ANSWER),
+    "a status of a proxy": (C, 520, {}, AttemptOutcome.NO_ANSWER),
 }
 
 
@@ -160,7 +180,7 @@ def test_pitfall_312_313_314_319_what_a_provider_answers_has_one_kind(case: str)
     protocol, status, error, kind = ANSWERS[case]
     failure = codec_of(protocol).decode_failure(status, json.dumps({"error": error}).encode())
     assert kind_of(failure, cloud=False) is kind
-    assert kind_of(failure, cloud=True) is (Kind.BAD_KEY if kind is Kind.FORBIDDEN else kind)
+    assert kind_of(failure, cloud=True) is (AttemptOutcome.BAD_KEY if kind is AttemptOutcome.FORBIDDEN else kind)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +189,7 @@ def test_pitfall_312_313_314_319_what_a_provider_answers_has_one_kind(case: str)
 @pytest.mark.parametrize("codec", PROTOCOLS, ids=lambda codec: codec.name)
 def test_pitfall_314_words_alone_make_no_rate_limit_final(codec: Codec, words: str) -> None:
     failure = codec.decode_failure(429, json.dumps({"error": {"message": words}}).encode())
-    assert kind_of(failure) is Kind.RATE_LIMITED
+    assert kind_of(failure) is AttemptOutcome.RATE_LIMITED
 
 
 @given(st.sampled_from(FailureKind), st.integers(400, 599), st.text(max_size=40), st.booleans())
@@ -188,12 +208,15 @@ def test_pitfall_338_a_4xx_is_never_the_targets_failure(codec: Codec, status: in
     assert kind_of(codec.decode_failure(status, b"")) not in COUNTING
 
 
-IN_STREAMS: dict[str, tuple[Failure, Kind]] = {
-    "overload": (Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), Kind.OVERLOADED),
-    "a limit": (Failure(kind=FailureKind.RATE_LIMITED, status=429, message="x"), Kind.RATE_LIMITED),
-    "a broken server": (Failure(kind=FailureKind.INTERNAL, status=500, message="x"), Kind.NO_ANSWER),
-    "an end too early": (Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x"), Kind.BROKEN),
-    "a broken way": (Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x", code="upstream"), Kind.NO_ANSWER),
+IN_STREAMS: dict[str, tuple[Failure, AttemptOutcome]] = {
+    "overload": (Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), AttemptOutcome.OVERLOADED),
+    "a limit": (Failure(kind=FailureKind.RATE_LIMITED, status=429, message="x"), AttemptOutcome.RATE_LIMITED),
+    "a broken server": (Failure(kind=FailureKind.INTERNAL, status=500, message="x"), AttemptOutcome.NO_ANSWER),
+    "an end too early": (Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x"), AttemptOutcome.BROKEN),
+    "a broken way": (
+        Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x", code="upstream"),
+        AttemptOutcome.NO_ANSWER,
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import json
 
-from dragoman.routing.attempt_outcome import COUNTING, LIVING, Kind
+from dragoman.routing.attempt_outcome import COUNTING, LIVING, AttemptOutcome
 from dragoman.routing.health import (
     FIRST_REST,
     IN_A_ROW,
@@ -20,14 +20,16 @@ from dragoman.routing.health import (
     SUSPICION,
     Health,
 )
-from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
-from dragoman.routing.target_health import Notice
+from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
+from dragoman.routing.target_health import HealthUpdate
 
 A, B = "one/model", "two/model"
-FAILURE = Kind.OVERLOADED
-counting = st.sampled_from([kind for kind in Kind if kind in COUNTING and kind is not Kind.SILENT])
-harmless = st.sampled_from([kind for kind in Kind if kind not in COUNTING and kind is not Kind.SLOW])
-kinds = st.sampled_from(Kind)
+FAILURE = AttemptOutcome.OVERLOADED
+counting = st.sampled_from([kind for kind in AttemptOutcome if kind in COUNTING and kind is not AttemptOutcome.SILENT])
+harmless = st.sampled_from(
+    [kind for kind in AttemptOutcome if kind not in COUNTING and kind is not AttemptOutcome.SLOW]
+)
+kinds = st.sampled_from(AttemptOutcome)
 steps = st.lists(st.tuples(kinds, st.floats(0, 20)), max_size=60)
 
 
@@ -42,9 +44,9 @@ def fail_slowly(health: Health, now: float, times: int = 1) -> None:
         health.note(A, FAILURE, now, now - PROMPT)
 
 
-def cooldown(until: float) -> Standing:
+def cooldown(until: float) -> HealthState:
     """The cooldown of a target whose errors come back quickly."""
-    return Standing(Level.RESTING, until, prompt=True)
+    return HealthState(HealthLevel.RESTING, until, prompt=True)
 
 
 def resting(now: float = 0.0) -> Health:
@@ -53,14 +55,14 @@ def resting(now: float = 0.0) -> Health:
     return health
 
 
-def probe(health: Health, now: float, kind: Kind, ended: float | None = None) -> None:
+def probe(health: Health, now: float, kind: AttemptOutcome, ended: float | None = None) -> None:
     """Ask as the one who may."""
     permit = health.take_permit(A, now, 60.0)
     assert permit is not None
     health.note(A, kind, now if ended is None else ended, now, permit=permit)
 
 
-def level(health: Health, now: float, target: str = A) -> Level:
+def level(health: Health, now: float, target: str = A) -> HealthLevel:
     return health.standing(target, now).level
 
 
@@ -71,31 +73,31 @@ def test_whoever_was_never_heard_of_is_good() -> None:
 def test_pitfall_339_one_failure_makes_a_suspect_for_a_while() -> None:
     health = Health()
     fail(health, 1.0)
-    assert health.standing(A, 1.0).level is Level.SUSPECT
+    assert health.standing(A, 1.0).level is HealthLevel.SUSPECT
     assert health.standing(A, 1.0).until == 1.0 + SUSPICION
-    assert level(health, 1.0 + SUSPICION) is Level.GOOD
-    assert level(health, 1.0, B) is Level.GOOD
+    assert level(health, 1.0 + SUSPICION) is HealthLevel.GOOD
+    assert level(health, 1.0, B) is HealthLevel.GOOD
 
 
 def test_pitfall_322_a_dead_target_costs_the_first_request_alone() -> None:
     health = Health()
-    health.note(A, Kind.ANSWERED, 1.0, 1.0)
+    health.note(A, AttemptOutcome.ANSWERED, 1.0, 1.0)
     fail(health, 1.0 + SUSPICION)
-    assert level(health, 1.0 + SUSPICION) is Level.SUSPECT
+    assert level(health, 1.0 + SUSPICION) is HealthLevel.SUSPECT
 
 
 def test_pitfall_339_one_that_fails_among_others_that_are_answered_makes_no_suspect() -> None:
     health = Health()
     for turn in range(20):
         now = turn * SUSPICION
-        health.note(A, Kind.ANSWERED, now - 1, now - 1)
+        health.note(A, AttemptOutcome.ANSWERED, now - 1, now - 1)
         fail(health, now)
         assert health.standing(A, now) is GOOD
-        health.note(A, Kind.ANSWERED, now + 1, now)
+        health.note(A, AttemptOutcome.ANSWERED, now + 1, now)
     # A second one of another request does.
     fail(health, now + 2)
-    assert level(health, now + 2) is Level.SUSPECT
-    health.note(A, Kind.ANSWERED, now + 3, now)
+    assert level(health, now + 2) is HealthLevel.SUSPECT
+    health.note(A, AttemptOutcome.ANSWERED, now + 3, now)
     fail(health, now + 4)
     assert health.standing(A, now + 4).until == now + 4 + SUSPICION
 
@@ -103,29 +105,29 @@ def test_pitfall_339_one_that_fails_among_others_that_are_answered_makes_no_susp
 def test_pitfall_339_five_in_a_row_rest_and_an_answer_between_does_not() -> None:
     health = Health()
     fail_slowly(health, 10.0, IN_A_ROW - 1)
-    health.note(A, Kind.ANSWERED, 10.0, 1.0)
+    health.note(A, AttemptOutcome.ANSWERED, 10.0, 1.0)
     fail_slowly(health, 10.0, IN_A_ROW - 1)
-    assert level(health, 10.0) is Level.SUSPECT
+    assert level(health, 10.0) is HealthLevel.SUSPECT
     fail_slowly(health, 10.0)
-    assert health.standing(A, 10.0) == Standing(Level.RESTING, 10.0 + FIRST_REST)
+    assert health.standing(A, 10.0) == HealthState(HealthLevel.RESTING, 10.0 + FIRST_REST)
 
 
 def test_half_of_ten_that_take_long_rest() -> None:
     health = Health()
     for turn in range(10, 15):
-        assert level(health, turn) is not Level.RESTING
-        health.note(A, Kind.ANSWERED, turn, turn)
+        assert level(health, turn) is not HealthLevel.RESTING
+        health.note(A, AttemptOutcome.ANSWERED, turn, turn)
         fail_slowly(health, turn)
-    assert health.standing(A, 14.0) == Standing(Level.RESTING, 14.0 + FIRST_REST)
+    assert health.standing(A, 14.0) == HealthState(HealthLevel.RESTING, 14.0 + FIRST_REST)
 
 
 def test_item_22_b9_a_target_that_fails_partly_leads_in_proportion_to_its_share_of_answers() -> None:
     for answers, failures, share in ((1, 1, 0.5), (1, 4, 0.2), (3, 1, 0.75)):
         health = Health()
         for turn in range(20):
-            for kind in (*[Kind.ANSWERED] * answers, *[FAILURE] * failures):
+            for kind in (*[AttemptOutcome.ANSWERED] * answers, *[FAILURE] * failures):
                 health.note(A, kind, turn / 10, turn / 10)
-        assert health.standing(A, 2.0) == Standing(Level.SUSPECT, 1.9 + SUSPICION, share)
+        assert health.standing(A, 2.0) == HealthState(HealthLevel.SUSPECT, 1.9 + SUSPICION, share)
         assert health.standing(A, 2.0).share(2.0) == share
 
 
@@ -143,10 +145,10 @@ def test_item_22_b9_how_many_in_a_row_trip_depends_on_how_many_calls_an_answer_t
     health = Health()
     for _ in range(3):
         fail(health, 1.0, 3)
-        health.note(A, Kind.ANSWERED, 1.0, 1.0)
+        health.note(A, AttemptOutcome.ANSWERED, 1.0, 1.0)
     # One call in four was answered.
     fail(health, 1.0, 4 * IN_A_ROW - 1)
-    assert level(health, 1.0) is Level.SUSPECT
+    assert level(health, 1.0) is HealthLevel.SUSPECT
     fail(health, 1.0)
     assert health.standing(A, 1.0) == cooldown(1.0 + FIRST_REST)
 
@@ -155,7 +157,7 @@ def test_item_22_b9_a_probe_that_takes_long_to_fail_ends_the_last_resort() -> No
     health = resting()
     probe(health, FIRST_REST, FAILURE, FIRST_REST + PROMPT)
     standing = health.standing(A, FIRST_REST + PROMPT)
-    assert standing == Standing(Level.RESTING, FIRST_REST + PROMPT + 2 * FIRST_REST)
+    assert standing == HealthState(HealthLevel.RESTING, FIRST_REST + PROMPT + 2 * FIRST_REST)
     probe(health, standing.until, FAILURE)
     assert health.standing(A, standing.until).is_last_resort(standing.until)
 
@@ -163,21 +165,21 @@ def test_item_22_b9_a_probe_that_takes_long_to_fail_ends_the_last_resort() -> No
 def test_one_in_three_does_not_rest() -> None:
     health = Health()
     for turn in range(300):
-        health.note(A, FAILURE if turn % 3 == 0 else Kind.ANSWERED, turn / 10, turn / 10)
-        assert level(health, turn / 10) in (Level.GOOD, Level.SUSPECT)
+        health.note(A, FAILURE if turn % 3 == 0 else AttemptOutcome.ANSWERED, turn / 10, turn / 10)
+        assert level(health, turn / 10) in (HealthLevel.GOOD, HealthLevel.SUSPECT)
 
 
 def test_failures_of_long_ago_are_not_compared_with_answers_of_today() -> None:
     health = Health()
     for turn in range(20):
-        health.note(A, FAILURE if turn % 5 > 2 else Kind.ANSWERED, turn, turn)
+        health.note(A, FAILURE if turn % 5 > 2 else AttemptOutcome.ANSWERED, turn, turn)
     before = level(health, 20.0)
     fail(health, 300.0)
-    assert (before, level(health, 300.0)) == (Level.SUSPECT, Level.SUSPECT)
+    assert (before, level(health, 300.0)) == (HealthLevel.SUSPECT, HealthLevel.SUSPECT)
 
 
 @given(harmless)
-def test_pitfall_338_340_a_thousand_bad_requests_change_nothing(kind: Kind) -> None:
+def test_pitfall_338_340_a_thousand_bad_requests_change_nothing(kind: AttemptOutcome) -> None:
     health = Health()
     for turn in range(1000):
         health.note(A, kind, turn / 100, turn / 100)
@@ -186,22 +188,22 @@ def test_pitfall_338_340_a_thousand_bad_requests_change_nothing(kind: Kind) -> N
 
 
 @given(st.lists(counting, min_size=2, max_size=30))
-def test_pitfall_315_one_request_adds_at_most_one_failure(failed: list[Kind]) -> None:
+def test_pitfall_315_one_request_adds_at_most_one_failure(failed: list[AttemptOutcome]) -> None:
     health = Health()
     charged: set[str] = set()
     for kind in failed:
         health.note(A, kind, 1.0, 1.0, charged)
     (report,) = health.reports(1.0)
     assert report.in_a_row == 1
-    assert report.standing.level is Level.SUSPECT
+    assert report.standing.level is HealthLevel.SUSPECT
     health.note(B, failed[0], 1.0, 1.0, charged)
     assert charged == {A, B}
 
 
 def test_pitfall_322_what_rests_is_known_before_the_next_request() -> None:
     health = resting()
-    assert level(health, 0.0) is Level.RESTING
-    assert level(health, 0.0, B) is Level.GOOD
+    assert level(health, 0.0) is HealthLevel.RESTING
+    assert level(health, 0.0, B) is HealthLevel.GOOD
 
 
 # Rests, probes and ramps.
@@ -211,23 +213,23 @@ def test_pitfall_352_after_a_rest_one_request_probes_and_then_some_go() -> None:
     health = resting()
     end = FIRST_REST
     standing = health.standing(A, end)
-    assert (standing.level, standing.until) == (Level.RESTING, end)
+    assert (standing.level, standing.until) == (HealthLevel.RESTING, end)
     permit = health.take_permit(A, end, 60.0)
     assert [health.take_permit(A, end, 60.0) for _ in range(3)] == [None] * 3
-    assert health.standing(A, end).level is Level.PROBED
-    health.note(A, Kind.ANSWERED, end + 1, end, permit=permit)
+    assert health.standing(A, end).level is HealthLevel.PROBED
+    health.note(A, AttemptOutcome.ANSWERED, end + 1, end, permit=permit)
     standing = health.standing(A, end + 1)
-    assert (standing.level, standing.until) == (Level.RAMPING, end + 1 + RAMP)
+    assert (standing.level, standing.until) == (HealthLevel.RAMPING, end + 1 + RAMP)
     assert standing.share(end + 1) == 0.25
     assert health.take_permit(A, end + 1, 60.0)
     assert health.standing(A, end + 1 + RAMP) is GOOD
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind in LIVING])
-def test_any_answer_to_a_probe_is_one_of_a_target_that_lives(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in AttemptOutcome if kind in LIVING])
+def test_any_answer_to_a_probe_is_one_of_a_target_that_lives(kind: AttemptOutcome) -> None:
     health = resting()
     probe(health, FIRST_REST, kind, FIRST_REST + 1)
-    assert level(health, FIRST_REST + 1) is Level.RAMPING
+    assert level(health, FIRST_REST + 1) is HealthLevel.RAMPING
 
 
 def test_a_probe_that_fails_rests_longer() -> None:
@@ -254,7 +256,7 @@ def test_a_probe_that_is_never_answered_gives_its_permit_back() -> None:
     assert health.take_permit(A, FIRST_REST, 60.0)
     assert not health.take_permit(A, FIRST_REST + 59.9, 60.0)
     standing = health.standing(A, FIRST_REST + 60.0)
-    assert standing.level is Level.RESTING
+    assert standing.level is HealthLevel.RESTING
     assert standing.until <= FIRST_REST + 60.0
     assert health.take_permit(A, FIRST_REST + 60.0, 60.0)
 
@@ -262,18 +264,20 @@ def test_a_probe_that_is_never_answered_gives_its_permit_back() -> None:
 def test_a_probe_whose_client_left_gives_its_permit_back() -> None:
     health = resting()
     permit = health.take_permit(A, FIRST_REST, 60.0)
-    health.note(A, Kind.LEFT, FIRST_REST + 1, FIRST_REST, permit=permit)
-    assert level(health, FIRST_REST + 1) is Level.PROBED
+    health.note(A, AttemptOutcome.LEFT, FIRST_REST + 1, FIRST_REST, permit=permit)
+    assert level(health, FIRST_REST + 1) is HealthLevel.PROBED
     health.give_back(A, FIRST_REST + 1, permit)
     assert health.take_permit(A, FIRST_REST + 1, 60.0)
 
 
-@pytest.mark.parametrize("level_then", [Level.RESTING, Level.PROBED])
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind in COUNTING | LIVING])
-def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind, level_then: Level) -> None:
+@pytest.mark.parametrize("level_then", [HealthLevel.RESTING, HealthLevel.PROBED])
+@pytest.mark.parametrize("kind", [kind for kind in AttemptOutcome if kind in COUNTING | LIVING])
+def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(
+    kind: AttemptOutcome, level_then: HealthLevel
+) -> None:
     health = resting()
     free = Health().take_permit(A, 0.0, 60.0)
-    permit = health.take_permit(A, FIRST_REST, 60.0) if level_then is Level.PROBED else None
+    permit = health.take_permit(A, FIRST_REST, 60.0) if level_then is HealthLevel.PROBED else None
     before = health.standing(A, FIRST_REST + 1)
     for theirs in (None, free):
         for _ in range(20):
@@ -282,17 +286,17 @@ def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind
     assert health.standing(A, FIRST_REST + 1) == before
     assert before.level is level_then
     if permit is not None:
-        health.note(A, Kind.ANSWERED, FIRST_REST + 2, FIRST_REST, permit=permit)
-        assert level(health, FIRST_REST + 2) is Level.RAMPING
+        health.note(A, AttemptOutcome.ANSWERED, FIRST_REST + 2, FIRST_REST, permit=permit)
+        assert level(health, FIRST_REST + 2) is HealthLevel.RAMPING
 
 
-@pytest.mark.parametrize("kind", [Kind.SILENT, Kind.SLOW])
-def test_item_22_b10_a_probe_that_meets_silence_rests_longer(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [AttemptOutcome.SILENT, AttemptOutcome.SLOW])
+def test_item_22_b10_a_probe_that_meets_silence_rests_longer(kind: AttemptOutcome) -> None:
     health, now = resting(), FIRST_REST
     for times in range(1, 5):
         probe(health, now, kind, now + 60.0)
         now += 60.0
-        assert health.standing(A, now) == Standing(Level.RESTING, now + FIRST_REST * 2**times)
+        assert health.standing(A, now) == HealthState(HealthLevel.RESTING, now + FIRST_REST * 2**times)
         now = health.standing(A, now).until
 
 
@@ -302,23 +306,23 @@ def test_a_probe_that_asks_again_and_is_answered_ends_the_rest() -> None:
     for _ in range(3):
         health.note(A, FAILURE, FIRST_REST + 1, FIRST_REST, charged, permit)
         assert health.standing(A, FIRST_REST + 1).until == FIRST_REST + 1 + 2 * FIRST_REST
-    health.note(A, Kind.ANSWERED, FIRST_REST + 2, FIRST_REST + 1, charged, permit)
-    assert level(health, FIRST_REST + 2) is Level.RAMPING
+    health.note(A, AttemptOutcome.ANSWERED, FIRST_REST + 2, FIRST_REST + 1, charged, permit)
+    assert level(health, FIRST_REST + 2) is HealthLevel.RAMPING
 
 
 def test_a_permit_that_expired_says_something_until_somebody_else_has_one() -> None:
     health = resting()
     first = health.take_permit(A, 5.0, 10.0)
     second = health.take_permit(A, 20.0, 10.0)
-    health.note(A, Kind.ANSWERED, 21.0, 5.0, permit=first)
+    health.note(A, AttemptOutcome.ANSWERED, 21.0, 5.0, permit=first)
     health.give_back(A, 21.0, first)
-    assert level(health, 21.0) is Level.PROBED
-    health.note(A, Kind.ANSWERED, 40.0, 20.0, permit=second)
-    assert level(health, 40.0) is Level.RAMPING
+    assert level(health, 21.0) is HealthLevel.PROBED
+    health.note(A, AttemptOutcome.ANSWERED, 40.0, 20.0, permit=second)
+    assert level(health, 40.0) is HealthLevel.RAMPING
     # It is used up.
     fail_slowly(health, 46.0, 2)
-    health.note(A, Kind.ANSWERED, 46.0, 20.0, permit=second)
-    assert level(health, 46.0) is Level.RESTING
+    health.note(A, AttemptOutcome.ANSWERED, 46.0, 20.0, permit=second)
+    assert level(health, 46.0) is HealthLevel.RESTING
 
 
 def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
@@ -328,13 +332,13 @@ def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
     assert health.take_permit(A, 1.0, 60.0) is None
     health.give_back(A, 2.0, permit)
     assert health.standing(A, 2.0).until == FIRST_REST
-    probe(health, 2.0, Kind.ANSWERED, 3.0)
-    assert level(health, 3.0) is Level.RAMPING
+    probe(health, 2.0, AttemptOutcome.ANSWERED, 3.0)
+    assert level(health, 3.0) is HealthLevel.RAMPING
 
 
-@pytest.mark.parametrize("kind", [FAILURE, Kind.SLOW])
-def test_pitfall_347_a_probe_before_its_time_leaves_a_rest_as_it_was(kind: Kind) -> None:
-    health, rest = resting(), Standing(Level.RESTING, FIRST_REST, prompt=kind is FAILURE)
+@pytest.mark.parametrize("kind", [FAILURE, AttemptOutcome.SLOW])
+def test_pitfall_347_a_probe_before_its_time_leaves_a_rest_as_it_was(kind: AttemptOutcome) -> None:
+    health, rest = resting(), HealthState(HealthLevel.RESTING, FIRST_REST, prompt=kind is FAILURE)
     for tenth in range(40):
         probe(health, tenth / 10, kind, tenth / 10 + 0.05)
         assert health.standing(A, tenth / 10 + 0.05) == rest
@@ -360,8 +364,8 @@ def test_a_probe_before_its_time_that_asks_again_and_is_answered_ends_the_rest()
     health, charged = resting(), set[str]()
     permit = health.take_permit(A, 1.0, 60.0)
     health.note(A, FAILURE, 2.0, 1.0, charged, permit)
-    health.note(A, Kind.ANSWERED, 3.0, 2.0, charged, permit)
-    assert level(health, 3.0) is Level.RAMPING
+    health.note(A, AttemptOutcome.ANSWERED, 3.0, 2.0, charged, permit)
+    assert level(health, 3.0) is HealthLevel.RAMPING
 
 
 def test_pitfall_347_whoever_comes_while_somebody_finds_out_knows_when_that_was_due() -> None:
@@ -375,29 +379,29 @@ def test_pitfall_347_whoever_comes_while_somebody_finds_out_knows_when_that_was_
 
 def test_two_failures_in_a_ramp_rest_longer_and_one_does_not() -> None:
     health = resting()
-    probe(health, 5.5, Kind.ANSWERED, 6.0)
+    probe(health, 5.5, AttemptOutcome.ANSWERED, 6.0)
     health.note(A, FAILURE, 11.5, 6.5)
-    assert level(health, 11.5) is Level.RAMPING
+    assert level(health, 11.5) is HealthLevel.RAMPING
     health.note(A, FAILURE, 11.5, 6.5)
-    assert health.standing(A, 11.5) == Standing(Level.RESTING, 11.5 + 2 * FIRST_REST)
+    assert health.standing(A, 11.5) == HealthState(HealthLevel.RESTING, 11.5 + 2 * FIRST_REST)
 
 
 def test_item_22_b9_prompt_errors_in_a_ramp_rest_only_if_it_does_not_answer() -> None:
     health = resting()
-    probe(health, 5.5, Kind.ANSWERED, 6.0)
+    probe(health, 5.5, AttemptOutcome.ANSWERED, 6.0)
     # It answered after a cooldown, so it may be one that fails partly.
     fail(health, 7.0, 2 * IN_A_ROW - 1)
-    assert level(health, 7.0) is Level.RAMPING
+    assert level(health, 7.0) is HealthLevel.RAMPING
     fail(health, 7.0)
     assert health.standing(A, 7.0) == cooldown(7.0 + 2 * FIRST_REST)
 
 
 def test_what_began_before_a_rest_says_nothing_after_it() -> None:
     health = resting(10.0)
-    for kind in (FAILURE, Kind.ANSWERED, Kind.WRONG_REQUEST):
+    for kind in (FAILURE, AttemptOutcome.ANSWERED, AttemptOutcome.WRONG_REQUEST):
         health.note(A, kind, 20.0, 9.0)
         standing = health.standing(A, 20.0)
-        assert (standing.level, standing.until) == (Level.RESTING, 10.0 + FIRST_REST)
+        assert (standing.level, standing.until) == (HealthLevel.RESTING, 10.0 + FIRST_REST)
 
 
 def test_pitfall_344_a_hundred_calls_that_fail_together_are_one_rest() -> None:
@@ -408,21 +412,23 @@ def test_pitfall_344_a_hundred_calls_that_fail_together_are_one_rest() -> None:
 
 
 @given(steps)
-def test_pitfall_344_a_failure_never_shortens_a_rest(outcomes: list[tuple[Kind, float]]) -> None:
+def test_pitfall_344_a_failure_never_shortens_a_rest(outcomes: list[tuple[AttemptOutcome, float]]) -> None:
     health, now = Health(), 0.0
     for kind, passed in outcomes:
         now += passed
         before = health.standing(A, now)
         health.note(A, kind, now, now)
         after = health.standing(A, now)
-        if kind in COUNTING and before.level is Level.RESTING:
-            assert after.level is Level.RESTING
+        if kind in COUNTING and before.level is HealthLevel.RESTING:
+            assert after.level is HealthLevel.RESTING
             assert after.until >= before.until
         assert after.until <= now + max(LONGEST_REST, RAMP, SUSPICION)
 
 
 @given(steps)
-def test_pitfall_339_whatever_happened_a_target_is_good_again_by_itself(outcomes: list[tuple[Kind, float]]) -> None:
+def test_pitfall_339_whatever_happened_a_target_is_good_again_by_itself(
+    outcomes: list[tuple[AttemptOutcome, float]],
+) -> None:
     health, now = Health(), 0.0
     for kind, passed in outcomes:
         now += passed
@@ -430,7 +436,7 @@ def test_pitfall_339_whatever_happened_a_target_is_good_again_by_itself(outcomes
         health.note(A, kind, now, now, permit=permit)
     # The longest rest or permit is over, one request answers, and a ramp later all is well.
     now += LONGEST_REST + 30.0
-    probe(health, now, Kind.ANSWERED)
+    probe(health, now, AttemptOutcome.ANSWERED)
     assert health.standing(A, now + RAMP) is GOOD
 
 
@@ -439,13 +445,13 @@ def test_flapping_locks_nobody_out_for_ever() -> None:
     for second in range(3600):
         now = float(second)
         standing = health.standing(A, now)
-        if standing.level is Level.RESTING and standing.until > now:
+        if standing.level is HealthLevel.RESTING and standing.until > now:
             continue
         asked += 1
         # Half a minute well, half a minute ill.
         well = second % 60 < 30
         answered += well
-        probe(health, now, Kind.ANSWERED if well else FAILURE)
+        probe(health, now, AttemptOutcome.ANSWERED if well else FAILURE)
     assert answered > 1200
     # Its errors come back quickly, and it leads for fewer than are asked here.
     assert asked - answered < 700
@@ -456,7 +462,7 @@ def test_a_target_that_was_good_for_long_rests_shortly_again() -> None:
     for _ in range(4):
         probe(health, now, FAILURE)
         now = health.standing(A, now).until
-    probe(health, now, Kind.ANSWERED)
+    probe(health, now, AttemptOutcome.ANSWERED)
     fail(health, now + 3600.0, IN_A_ROW)
     assert health.standing(A, now + 3600.0).until == now + 3600.0 + FIRST_REST
 
@@ -499,7 +505,7 @@ def test_only_rests_are_cut_short() -> None:
     assert health.resting(1.0) == {}
     assert not health.cut_short(A, 1.0)
     assert not health.cut_short(B, 1.0)
-    assert (level(health, 1.0), health.standing(B, 1.0)) == (Level.SUSPECT, GOOD)
+    assert (level(health, 1.0), health.standing(B, 1.0)) == (HealthLevel.SUSPECT, GOOD)
 
 
 def test_whoever_failed_with_the_permit_may_still_be_answered_after_a_rest_was_cut_short() -> None:
@@ -507,8 +513,8 @@ def test_whoever_failed_with_the_permit_may_still_be_answered_after_a_rest_was_c
     permit = health.take_permit(A, 5.0, 60.0)
     health.note(A, FAILURE, 6.0, 5.0, permit=permit)
     assert health.cut_short(A, 7.0)
-    health.note(A, Kind.ANSWERED, 8.0, 7.0, permit=permit)
-    assert level(health, 8.0) is Level.RAMPING
+    health.note(A, AttemptOutcome.ANSWERED, 8.0, 7.0, permit=permit)
+    assert level(health, 8.0) is HealthLevel.RAMPING
 
 
 def test_a_permit_that_expired_leaves_a_rest_that_can_be_cut_short() -> None:
@@ -542,9 +548,9 @@ def test_pitfall_358_the_number_of_targets_is_bounded_and_those_that_rest_are_ke
     health = Health(most=64)
     fail(health, 0.0, IN_A_ROW, target="ill/model")
     for number in range(1000):
-        health.note(f"made/up{number}", Kind.ANSWERED, 1.0, 1.0)
+        health.note(f"made/up{number}", AttemptOutcome.ANSWERED, 1.0, 1.0)
     assert len(health.reports(1.0)) <= 64
-    assert level(health, 1.0, "ill/model") is Level.RESTING
+    assert level(health, 1.0, "ill/model") is HealthLevel.RESTING
 
 
 # Other workers.
@@ -553,7 +559,7 @@ def test_pitfall_358_the_number_of_targets_is_bounded_and_those_that_rest_are_ke
 def shared(*healths: Health) -> None:
     """Tell everybody everything."""
     for health in healths:
-        told = json.decode(json.encode(health.news()), type=list[Notice])
+        told = json.decode(json.encode(health.news()), type=list[HealthUpdate])
         for other in healths:
             if other is not health:
                 other.merge(told)
@@ -568,13 +574,13 @@ def test_pitfall_343_350_a_rest_is_known_to_others_once_it_is_told() -> None:
     permit = here.take_permit(A, 6.0, 60.0)
     shared(here, there)
     assert there.take_permit(A, 6.5, 60.0) is None
-    here.note(A, Kind.ANSWERED, 7.0, 6.0, permit=permit)
+    here.note(A, AttemptOutcome.ANSWERED, 7.0, 6.0, permit=permit)
     shared(here, there)
-    assert level(there, 7.0) is Level.RAMPING
-    assert level(there, 7.0 + RAMP) is Level.GOOD
+    assert level(there, 7.0) is HealthLevel.RAMPING
+    assert level(there, 7.0 + RAMP) is HealthLevel.GOOD
     there.note(A, FAILURE, 20.0, 19.0)
     shared(here, there)
-    assert level(here, 20.0) is Level.SUSPECT
+    assert level(here, 20.0) is HealthLevel.SUSPECT
 
 
 def test_a_probe_that_fails_here_rests_everywhere() -> None:
@@ -615,24 +621,24 @@ def test_what_is_cleared_here_is_cleared_everywhere() -> None:
     shared(here, there)
     assert here.standing(A, 1.0) is GOOD
     # A rest that was told before does not come back.
-    here.merge([Notice(A, Level.RESTING, FIRST_REST)])
+    here.merge([HealthUpdate(A, HealthLevel.RESTING, FIRST_REST)])
     assert here.standing(A, 1.0) is GOOD
 
 
 def test_pitfall_350_a_rest_survives_in_a_snapshot() -> None:
     there = Health()
     there.merge(resting().snapshot())
-    assert level(there, 1.0) is Level.RESTING
+    assert level(there, 1.0) is HealthLevel.RESTING
 
 
 def test_pitfall_353_others_hear_why_and_since_when() -> None:
     here, there = Health(), Health()
     for second in range(IN_A_ROW):
         here.note(A, FAILURE, 10.0 + second, 10.0 + second)
-    there.merge(json.decode(json.encode(here.news()), type=list[Notice]))
+    there.merge(json.decode(json.encode(here.news()), type=list[HealthUpdate]))
     (told,), (heard,) = here.reports(15.0), there.reports(15.0)
     assert (told.standing.level, told.since, told.last, told.failed, told.rests) == (
-        Level.RESTING,
+        HealthLevel.RESTING,
         14.0,
         FAILURE,
         14.0,
@@ -651,14 +657,16 @@ def test_pitfall_353_how_a_target_stands_begins_when_it_changes() -> None:
     assert (good.standing, good.since) == (GOOD, 22.0)
 
 
-levels = st.sampled_from([Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING])
+levels = st.sampled_from(
+    [HealthLevel.GOOD, HealthLevel.SUSPECT, HealthLevel.RESTING, HealthLevel.PROBED, HealthLevel.RAMPING]
+)
 notices = st.builds(
-    Notice, st.just(A), levels, st.integers(1, 4).map(float), st.integers(0, 2).map(float), st.integers(0, 2)
+    HealthUpdate, st.just(A), levels, st.integers(1, 4).map(float), st.integers(0, 2).map(float), st.integers(0, 2)
 )
 
 
 @given(st.lists(notices, max_size=4))
-def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[Notice]) -> None:
+def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[HealthUpdate]) -> None:
     ends = set()
     for order in itertools.permutations(told):
         health = Health()
@@ -669,10 +677,10 @@ def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[Notice])
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), kinds | st.none(), st.floats(0.01, 8)), max_size=40))
-@example([(1, Kind.SILENT, 1.0), (1, Kind.FULL, 1.0), (0, None, 1.0), (0, None, 4.0)])
-def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind | None, float]]) -> None:
+@example([(1, AttemptOutcome.SILENT, 1.0), (1, AttemptOutcome.FULL, 1.0), (0, None, 1.0), (0, None, 4.0)])
+def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, AttemptOutcome | None, float]]) -> None:
     workers, now, shared_at = [Health(), Health(), Health()], 0.0, 0.0
-    told: list[Notice] = []
+    told: list[HealthUpdate] = []
     for who, kind, passed in did:
         if now + passed - shared_at >= RAMP:
             # They do so within a second: no ramp is over before the others have heard of it.
@@ -693,8 +701,8 @@ def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind 
 
 
 @given(steps)
-def test_pitfall_351_a_clock_that_only_grows_is_all_that_is_asked(outcomes: list[tuple[Kind, float]]) -> None:
-    def after(start: float) -> list[tuple[Level, bool]]:
+def test_pitfall_351_a_clock_that_only_grows_is_all_that_is_asked(outcomes: list[tuple[AttemptOutcome, float]]) -> None:
+    def after(start: float) -> list[tuple[HealthLevel, bool]]:
         health, now, seen = Health(), start, []
         for kind, passed in outcomes:
             now += math.ceil(passed)
@@ -707,51 +715,51 @@ def test_pitfall_351_a_clock_that_only_grows_is_all_that_is_asked(outcomes: list
     assert after(0.0) == after(1_048_576.0)
 
 
-@pytest.mark.parametrize("kind", [Kind.SILENT, Kind.SLOW])
-def test_item_22_b10_after_silence_one_probe_decides(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [AttemptOutcome.SILENT, AttemptOutcome.SLOW])
+def test_item_22_b10_after_silence_one_probe_decides(kind: AttemptOutcome) -> None:
     health = Health()
-    health.note(A, Kind.ANSWERED, 90.0, 89.0)
+    health.note(A, AttemptOutcome.ANSWERED, 90.0, 89.0)
     for begun in range(20):
         # All that were under way are one silence.
         health.note(A, kind, 100.0 + begun / 10, 92.0 + begun / 10)
-        assert health.standing(A, 102.0) == Standing(Level.RESTING, 100.0 + FIRST_REST)
+        assert health.standing(A, 102.0) == HealthState(HealthLevel.RESTING, 100.0 + FIRST_REST)
     permit = health.take_permit(A, 110.0, 400.0)
     assert permit is not None
     for second in range(111, 410):
         assert health.take_permit(A, second, 400.0) is None
     health.note(A, kind, 410.0, 110.0, permit=permit)
-    assert health.standing(A, 410.0) == Standing(Level.RESTING, 410.0 + 2 * FIRST_REST)
+    assert health.standing(A, 410.0) == HealthState(HealthLevel.RESTING, 410.0 + 2 * FIRST_REST)
 
 
 def test_item_22_b10_a_request_that_takes_long_beside_others_that_are_answered_is_its_own_affair() -> None:
     health = Health()
     for second in range(100, 120):
-        health.note(A, Kind.ANSWERED, second, second - 1)
-        health.note(A, Kind.SLOW, second, second - 10)
+        health.note(A, AttemptOutcome.ANSWERED, second, second - 1)
+        health.note(A, AttemptOutcome.SLOW, second, second - 10)
         assert health.standing(A, second) is GOOD
     # A stream that has begun is answered, however long it goes on.
     health.speaks(A, 125.0)
-    health.note(A, Kind.SLOW, 134.0, 124.0)
+    health.note(A, AttemptOutcome.SLOW, 134.0, 124.0)
     assert health.standing(A, 134.0) is GOOD
-    health.note(A, Kind.SLOW, 136.0, 126.0)
-    assert level(health, 136.0) is Level.RESTING
+    health.note(A, AttemptOutcome.SLOW, 136.0, 126.0)
+    assert level(health, 136.0) is HealthLevel.RESTING
 
 
 def test_item_22_b10_a_probe_that_begins_to_speak_ends_the_cooldown() -> None:
     health = Health()
-    health.note(A, Kind.SILENT, 10.0, 0.0)
+    health.note(A, AttemptOutcome.SILENT, 10.0, 0.0)
     health.speaks(A, 15.0)
-    assert level(health, 15.0) is Level.RESTING
+    assert level(health, 15.0) is HealthLevel.RESTING
     permit = health.take_permit(A, 15.0, 60.0)
     health.speaks(A, 16.0, permit)
-    assert health.standing(A, 16.0) == Standing(Level.RAMPING, 16.0 + RAMP)
+    assert health.standing(A, 16.0) == HealthState(HealthLevel.RAMPING, 16.0 + RAMP)
     # It began before that: how it ends says nothing of what came after.
-    health.note(A, Kind.BROKEN, 100.0, 15.0, permit=permit)
+    health.note(A, AttemptOutcome.BROKEN, 100.0, 15.0, permit=permit)
     assert health.standing(A, 100.0) is GOOD
 
 
 @given(steps)
-def test_whoever_is_not_good_is_among_those_who_may_not_be(outcomes: list[tuple[Kind, float]]) -> None:
+def test_whoever_is_not_good_is_among_those_who_may_not_be(outcomes: list[tuple[AttemptOutcome, float]]) -> None:
     health, told, now = Health(), Health(), 0.0
     for kind, passed in outcomes:
         now += passed

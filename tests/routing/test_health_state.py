@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
+from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
     ],
 )
 def test_a_ramp_grows(left: float, share: float) -> None:
-    assert Standing(Level.RAMPING, 100.0 + left).share(100.0) == share
+    assert HealthState(HealthLevel.RAMPING, 100.0 + left).share(100.0) == share
 
 
 def test_whoever_was_never_heard_of_is_good() -> None:
-    assert GOOD.level is Level.GOOD
+    assert GOOD.level is HealthLevel.GOOD

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.model_limits import Facts, FactsOf, first_known, smallest
-from dragoman.routing.route import Route, Rule, When
+from dragoman.routing.model_limits import FactsOf, ModelLimits, first_known, smallest
+from dragoman.routing.route import Route, RoutingRule, RuleCondition
 from dragoman.routing.target import Target
 
 ENDPOINT = Endpoint(protocol="openai-chat", base_url="http://127.0.0.1:1")
@@ -21,36 +21,36 @@ def target(model: str) -> Target:
 def table(facts: Mapping[str, tuple[int | None, int | None]]) -> FactsOf:
     """Facts by the name of the model."""
 
-    def facts_of(target: Target) -> Facts:
+    def facts_of(target: Target) -> ModelLimits:
         window, cap = facts.get(target.model, (None, None))
-        return Facts(window=window, cap=cap)
+        return ModelLimits(window=window, cap=cap)
 
     return facts_of
 
 
 def test_each_fact_is_from_the_first_source_that_knows_it() -> None:
     known = first_known(table({"a": (5, None)}), table({"a": (9, 3), "b": (None, 4)}), table({"b": (7, 8)}))
-    assert known(target("a")) == Facts(window=5, cap=3)
-    assert known(target("b")) == Facts(window=7, cap=4)
-    assert known(target("c")) == Facts()
+    assert known(target("a")) == ModelLimits(window=5, cap=3)
+    assert known(target("b")) == ModelLimits(window=7, cap=4)
+    assert known(target("c")) == ModelLimits()
 
 
 def test_a_source_is_not_asked_for_what_is_known() -> None:
     asked: list[Target] = []
 
-    def last(target: Target) -> Facts:
+    def last(target: Target) -> ModelLimits:
         asked.append(target)
-        return Facts()
+        return ModelLimits()
 
     known = first_known(table({"a": (5, 3)}), last)
-    assert (known(target("a")), asked) == (Facts(window=5, cap=3), [])
+    assert (known(target("a")), asked) == (ModelLimits(window=5, cap=3), [])
 
 
 def test_the_smallest_of_all_targets_counts_rules_and_nested_routes_included() -> None:
     nested = Route(name="n", members=(target("b"),))
-    rule = Rule(when=When(images=True), to=Route(name="r", members=(target("c"),)))
+    rule = RoutingRule(when=RuleCondition(images=True), to=Route(name="r", members=(target("c"),)))
     route = Route(name="x", members=(target("a"), nested), rules=(rule,))
     facts_of = table({"a": (9, 5), "b": (8, None), "c": (7, 6)})
-    assert smallest(map(facts_of, route.targets)) == Facts(window=7, cap=5)
-    assert smallest([facts_of(target("nobody knows")), Facts(cap=3)]) == Facts(cap=3)
-    assert smallest([]) == Facts()
+    assert smallest(map(facts_of, route.targets)) == ModelLimits(window=7, cap=5)
+    assert smallest([facts_of(target("nobody knows")), ModelLimits(cap=3)]) == ModelLimits(cap=3)
+    assert smallest([]) == ModelLimits()

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.request_features import Signs
-from dragoman.routing.health_state import GOOD, Level, Standing
-from dragoman.routing.needs import LossCounts, Needs
-from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
+from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.routing.needs import LossCounts, Requirements
+from dragoman.routing.plan import Affinity, Behind, Dice, Filter, PlanInputs, Why, explain, plan
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
 from tests.routing.lines import (
@@ -39,11 +39,13 @@ from tests.routing.lines import (
     worlds,
 )
 
-NEEDS = Needs(size=4000)
+NEEDS = Requirements(size=4000)
 ANY_NEEDS = st.builds(
-    Needs,
+    Requirements,
     size=st.integers(0, 10**6) | st.just(10**400),
-    signs=st.builds(Signs, tools=st.booleans(), media=st.integers(0, 10**7), most_output=st.none() | st.integers(0)),
+    signs=st.builds(
+        RequestFeatures, tools=st.booleans(), media=st.integers(0, 10**7), most_output=st.none() | st.integers(0)
+    ),
     strict=st.booleans(),
     losses=st.dictionaries(
         st.sampled_from(["a/m", "b/m", "c/m", "d/m"]), st.builds(LossCounts, st.integers(0, 3), st.just(3))
@@ -56,7 +58,7 @@ STICKY = [name for name, policy in POLICIES.items() if policy.sticky]
 
 
 @given(routes(), ANY_NEEDS, worlds(), ALL_DICE)
-def test_any_plan_is_sound(route: Route, needs: Needs, view: View, dice: Dice) -> None:
+def test_any_plan_is_sound(route: Route, needs: Requirements, view: PlanInputs, dice: Dice) -> None:
     made = plan(route, needs, view, dice)
     assert made == plan(route, needs, view, dice)
     ids = [found.id for found in made.order]
@@ -73,7 +75,8 @@ def test_any_plan_is_sound(route: Route, needs: Needs, view: View, dice: Dice) -
     asleep = [
         key
         for key in ids
-        if candidates[key].standing.level in (Level.RESTING, Level.PROBED) and candidates[key].standing.until > NOW
+        if candidates[key].standing.level in (HealthLevel.RESTING, HealthLevel.PROBED)
+        and candidates[key].standing.until > NOW
     ]
     # Where one alone may know what is meant, it is asked however it does.
     assert not asleep or (ids == asleep and (needs.alone or made.why is Why.WAKES))
@@ -82,7 +85,7 @@ def test_any_plan_is_sound(route: Route, needs: Needs, view: View, dice: Dice) -
 
 @given(routes(), ANY_NEEDS, worlds(), ALL_DICE, st.booleans())
 def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
-    route: Route, needs: Needs, world: View, dice: Dice, well: bool
+    route: Route, needs: Requirements, world: PlanInputs, dice: Dice, well: bool
 ) -> None:
     if well:
         needs = replace(needs, losses={}, refused={}, keeper="", alone=False)
@@ -95,7 +98,7 @@ def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
         )
     made = plan(route, needs, world, dice)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(View, "is_calm", lambda *_: False)
+        patch.setattr(PlanInputs, "is_calm", lambda *_: False)
         looked = plan(route, needs, world, dice)
     assert not looked.is_calm
     assert (made.order, made.candidates) == (looked.order, looked.candidates)
@@ -107,11 +110,11 @@ def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
 def test_where_a_conversation_is_nobody_else_is_looked_at_on_a_calm_day(policy: str) -> None:
     asked: list[int] = []
 
-    def speeds(outline: Outline, size: int) -> list[Speed | None]:
+    def speeds(outline: RouteSummary, size: int) -> list[Speed | None]:
         asked.append(size)
         return [None] * len(outline.leaves)
 
-    made = plan(line(A, B, C, policy=policy), NEEDS, Told(pin=Pin(B.id), speeds_of=speeds), DICE)
+    made = plan(line(A, B, C, policy=policy), NEEDS, Told(pin=Affinity(B.id), speeds_of=speeds), DICE)
     assert (made.first, made.why, made.is_calm) == (B, Why.PINNED, True)
     assert asked == []
     assert made.order[0] is B and {found.id for found in made.order} == {A.id, B.id, C.id}
@@ -129,12 +132,12 @@ def test_what_becomes_of_targets_later_changes_no_plan() -> None:
 
 
 @given(st.sampled_from(STICKY), st.sampled_from([A, B, C, D]), worlds(), ALL_DICE)
-def test_sticky_is_sticky(policy: str, pinned: Target, world: View, dice: Dice) -> None:
-    view = replace(world, pin=Pin(pinned.id))
-    made = plan(line(A, B, C, D, policy=policy), Needs(size=0), view, dice)
+def test_sticky_is_sticky(policy: str, pinned: Target, world: PlanInputs, dice: Dice) -> None:
+    view = replace(world, pin=Affinity(pinned.id))
+    made = plan(line(A, B, C, D, policy=policy), Requirements(size=0), view, dice)
     found = next(candidate for candidate in made.candidates if candidate.target is pinned)
     well = found.left_out is None and found.behind in (None, Behind.TIGHT)
-    if well and found.standing.level not in (Level.RESTING, Level.PROBED):
+    if well and found.standing.level not in (HealthLevel.RESTING, HealthLevel.PROBED):
         assert made.order[0] is pinned
         assert made.why is Why.PINNED
         assert "the conversation is there" in explain(made)[0]
@@ -163,14 +166,14 @@ def test_a_line_may_say_that_nothing_stays() -> None:
 def test_pitfall_357_a_conversation_of_twenty_turns_has_one_target(policy: str) -> None:
     route = line(A, B, C, D, policy=policy)
     dice = Random(7)
-    pin: Pin | None = None
+    pin: Affinity | None = None
     led = set()
     for turn in range(20):
         speeds = {name: fast(dice.random()) for name in "abcd"}
         costs = {name: dice.randrange(9) for name in "abcd"}
         view = replace(seen(speeds=speeds, costs=costs, turn=turn), pin=pin)
         made = plan(route, NEEDS, view, Dice(dice.random(), dice.random(), dice.random()))
-        pin = Pin(made.order[0].id, "", made.rule)
+        pin = Affinity(made.order[0].id, "", made.rule)
         led.add(pin.target)
     assert len(led) == 1
 
@@ -185,7 +188,12 @@ def test_pitfall_358_a_thousand_conversations_spread() -> None:
 
 def test_pitfall_348_a_pin_is_no_reason_to_ask_the_dead() -> None:
     route = line(A, B, C)
-    for standing in (SUSPECT, RESTING, Standing(Level.RESTING, NOW - 1), Standing(Level.PROBED, NOW + 1)):
+    for standing in (
+        SUSPECT,
+        RESTING,
+        HealthState(HealthLevel.RESTING, NOW - 1),
+        HealthState(HealthLevel.PROBED, NOW + 1),
+    ):
         made = plan(route, NEEDS, seen(standings={"b": standing}, pin="b"), DICE)
         assert made.order[0] is A
         assert made.why is not Why.PINNED
@@ -212,45 +220,45 @@ def test_pitfall_363_at_the_limit_of_calls_stickiness_yields() -> None:
 def test_pitfall_362_a_pin_chooses_only_among_the_targets_of_the_name() -> None:
     made = plan(line(A, B), NEEDS, seen(pin="c"), DICE)
     assert (names(made), made.why) == ("a b", Why.POLICY)
-    needs = Needs(size=4000, refused={"b/m": "no"})
+    needs = Requirements(size=4000, refused={"b/m": "no"})
     assert names(plan(line(A, B, C), needs, seen(pin="b"), DICE)) == "a c"
 
 
 def test_pitfall_347_if_all_rest_those_that_nobody_tries_take_turns() -> None:
     standings = {
-        "a": Standing(Level.RESTING, NOW + 30),
-        "b": Standing(Level.PROBED, NOW + 1),
-        "c": Standing(Level.RESTING, NOW + 2),
+        "a": HealthState(HealthLevel.RESTING, NOW + 30),
+        "b": HealthState(HealthLevel.PROBED, NOW + 1),
+        "c": HealthState(HealthLevel.RESTING, NOW + 2),
     }
     turns = [plan(line(A, B, C), NEEDS, seen(standings=standings, turn=turn), DICE) for turn in range(4)]
     assert [(names(made), made.why) for made in turns] == [("a b c", Why.WAKES), ("c b a", Why.WAKES)] * 2
     assert explain(turns[1])[0] == "c/m leads: all rest, and it is its turn to be tried (fallback)"
     # Whoever cannot be asked at all is not woken, and one that is being tried only if there is no other.
-    made = plan(line(A, B, C), Needs(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
+    made = plan(line(A, B, C), Requirements(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
     assert names(made) == "a b"
     refused = {"a/m": "no", "c/m": "no"}
-    assert names(plan(line(A, B, C), Needs(size=1, refused=refused), seen(standings=standings), DICE)) == "b"
+    assert names(plan(line(A, B, C), Requirements(size=1, refused=refused), seen(standings=standings), DICE)) == "b"
     # One that stands and is not well is still better than those that rest, which are the last resort.
     made = plan(line(A, B, C, D), NEEDS, seen(standings={**standings, "d": SUSPECT}), DICE)
     assert (names(made), made.why) == ("d b c a", Why.ONLY)
 
 
 def test_after_its_rest_one_request_tries_it_in_its_place() -> None:
-    view = seen(standings={"a": Standing(Level.RESTING, NOW - 1)})
+    view = seen(standings={"a": HealthState(HealthLevel.RESTING, NOW - 1)})
     made = plan(line(A, B), NEEDS, view, DICE)
     assert names(made) == "a b"
     assert "tried again after a rest" in explain(made)[1]
 
 
 @given(POLICY_NAMES, ANY_NEEDS, worlds(), ALL_DICE)
-def test_pitfall_367_no_figure_breaks_a_plan(policy: str, needs: Needs, view: View, dice: Dice) -> None:
+def test_pitfall_367_no_figure_breaks_a_plan(policy: str, needs: Requirements, view: PlanInputs, dice: Dice) -> None:
     made = plan(line(A, B, C, D, policy=policy, weights=(0, 10**400)), needs, view, dice)
     assert len(made.candidates) == 4
     assert all(explain(made))
 
 
 def test_nobody_left_names_each_with_its_filter() -> None:
-    made = plan(line(A, B), Needs(size=10**6), seen(windows={"a": 10, "b": 10}), DICE)
+    made = plan(line(A, B), Requirements(size=10**6), seen(windows={"a": 10, "b": 10}), DICE)
     assert (made.order, made.why) == ((), Why.NOBODY)
     assert [found.left_out for found in made.candidates] == [Filter.WINDOW, Filter.WINDOW]
     assert explain(made)[0] == "nobody can be asked"
@@ -291,7 +299,7 @@ class TestNested:
 
     def test_weights_go_with_those_who_are_left(self) -> None:
         route = line(line(A), B, line(C, D), policy="weighted", weights=(1, 0, 1))
-        needs = Needs(size=1, refused={"a/m": "no"})
+        needs = Requirements(size=1, refused={"a/m": "no"})
         assert names(plan(route, needs, seen(), Dice(0.99))) == "c d b"
 
     def test_exploring_is_told_if_the_route_that_explores_leads(self) -> None:
@@ -302,11 +310,11 @@ class TestNested:
 
 
 def test_pitfall_359_whoever_sealed_the_reasoning_leads_where_nobody_remembers_the_conversation() -> None:
-    route, needs = line(A, B, C), Needs(size=1, issuer="b/m")
+    route, needs = line(A, B, C), Requirements(size=1, issuer="b/m")
     made = plan(route, needs, seen(), DICE)
     assert (names(made), made.why) == ("b a c", Why.PINNED)
     assert names(plan(route, needs, seen(pin="c"), DICE)) == "c a b"
     # It is preferred, and no more than that.
     assert names(plan(route, needs, seen(standings={"b": RESTING}), DICE)) == "a c b"
     assert names(plan(line(A, B, policy="round-robin"), needs, seen(), DICE)) == "a b"
-    assert names(plan(route, Needs(size=1, issuer="gone/m"), seen(), DICE)) == "a b c"
+    assert names(plan(route, Requirements(size=1, issuer="gone/m"), seen(), DICE)) == "a b c"

@@ -9,60 +9,105 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.request_features import Signs
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, Pin, explain, plan
-from dragoman.routing.route import Route, Rule, When
+from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import Affinity, Dice, explain, plan
+from dragoman.routing.route import Route, RoutingRule, RuleCondition
 from dragoman.routing.rule_matching import decide, fits
 from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen
 
-SHORT = Needs(size=4 * 1000)
-LONG = Needs(size=4 * 70_000)
+SHORT = Requirements(size=4 * 1000)
+LONG = Requirements(size=4 * 70_000)
 
 
-def ruled(when: When, to: Route, *members: Route, name: str = "claude-*") -> Route:
-    return Route(name=name, members=members or (A,), rules=(Rule(when=when, to=to),))
+def ruled(when: RuleCondition, to: Route, *members: Route, name: str = "claude-*") -> Route:
+    return Route(name=name, members=members or (A,), rules=(RoutingRule(when=when, to=to),))
 
 
-OVER = When(input_over=60_000)
+OVER = RuleCondition(input_over=60_000)
 BIG = ruled(OVER, line(B, C, name="big"))
 
 
 @pytest.mark.parametrize(
     ("when", "needs", "fit"),
     [
-        pytest.param(When(), Needs(size=0), True, id="a rule that asks for nothing fits"),
-        pytest.param(OVER, Needs(size=4 * 60_000), False, id="as many tokens are not over"),
-        pytest.param(OVER, Needs(size=4 * 60_001), True, id="more are"),
-        pytest.param(OVER, Needs(size=10**9, signs=Signs(media=10**9)), False, id="media are no tokens"),
-        pytest.param(When(thinking=True), Needs(size=0, signs=Signs(thinking=True)), True, id="thinking"),
-        pytest.param(When(thinking=False), Needs(size=0, signs=Signs(thinking=True)), False, id="no thinking"),
-        pytest.param(When(images=True), Needs(size=0), False, id="images"),
-        pytest.param(When(documents=True), Needs(size=0, signs=Signs(documents=True)), True, id="documents"),
-        pytest.param(When(tools=False), Needs(size=0), True, id="no tools"),
-        pytest.param(When(structured=True), Needs(size=0, signs=Signs(tools=True)), False, id="structured"),
+        pytest.param(RuleCondition(), Requirements(size=0), True, id="a rule that asks for nothing fits"),
+        pytest.param(OVER, Requirements(size=4 * 60_000), False, id="as many tokens are not over"),
+        pytest.param(OVER, Requirements(size=4 * 60_001), True, id="more are"),
         pytest.param(
-            When(client="claude-cli"), Needs(size=0, program="claude-cli/2.1"), True, id="a program begins so"
+            OVER, Requirements(size=10**9, signs=RequestFeatures(media=10**9)), False, id="media are no tokens"
         ),
-        pytest.param(When(client="codex"), Needs(size=0, program=""), False, id="an unknown program is no other"),
         pytest.param(
-            When(client="claude-code"),
-            Needs(size=0, program="wrapped/1", client="claude-code"),
+            RuleCondition(thinking=True),
+            Requirements(size=0, signs=RequestFeatures(thinking=True)),
+            True,
+            id="thinking",
+        ),
+        pytest.param(
+            RuleCondition(thinking=False),
+            Requirements(size=0, signs=RequestFeatures(thinking=True)),
+            False,
+            id="no thinking",
+        ),
+        pytest.param(RuleCondition(images=True), Requirements(size=0), False, id="images"),
+        pytest.param(
+            RuleCondition(documents=True),
+            Requirements(size=0, signs=RequestFeatures(documents=True)),
+            True,
+            id="documents",
+        ),
+        pytest.param(RuleCondition(tools=False), Requirements(size=0), True, id="no tools"),
+        pytest.param(
+            RuleCondition(structured=True),
+            Requirements(size=0, signs=RequestFeatures(tools=True)),
+            False,
+            id="structured",
+        ),
+        pytest.param(
+            RuleCondition(client="claude-cli"),
+            Requirements(size=0, program="claude-cli/2.1"),
+            True,
+            id="a program begins so",
+        ),
+        pytest.param(
+            RuleCondition(client="codex"), Requirements(size=0, program=""), False, id="an unknown program is no other"
+        ),
+        pytest.param(
+            RuleCondition(client="claude-code"),
+            Requirements(size=0, program="wrapped/1", client="claude-code"),
             True,
             id="a client's name here",
         ),
-        pytest.param(When(client="claude-c"), Needs(size=0, client="claude-code"), False, id="is the whole name, too"),
-        pytest.param(When(thread="subagent"), Needs(size=0, thread="subagent"), True, id="a class of threads"),
-        pytest.param(When(thread="subagent"), Needs(size=0, thread="main"), False, id="is no other"),
-        pytest.param(When(thread="subagent"), Needs(size=0), False, id="a class that nobody knows is none"),
-        pytest.param(When(thread="other"), Needs(size=0, thread="other:x"), True, id="what has no name here"),
-        pytest.param(When(thread="other:y"), Needs(size=0, thread="other:x"), False, id="and by its own name"),
-        pytest.param(When(key="team"), Needs(size=0, key="team"), True, id="a key's name"),
-        pytest.param(When(key="team"), Needs(size=0, key="teams"), False, id="is the whole name"),
-        pytest.param(When(tools=True, images=True), Needs(size=0, signs=Signs(tools=True)), False, id="all must be so"),
+        pytest.param(
+            RuleCondition(client="claude-c"),
+            Requirements(size=0, client="claude-code"),
+            False,
+            id="is the whole name, too",
+        ),
+        pytest.param(
+            RuleCondition(thread="subagent"), Requirements(size=0, thread="subagent"), True, id="a class of threads"
+        ),
+        pytest.param(RuleCondition(thread="subagent"), Requirements(size=0, thread="main"), False, id="is no other"),
+        pytest.param(
+            RuleCondition(thread="subagent"), Requirements(size=0), False, id="a class that nobody knows is none"
+        ),
+        pytest.param(
+            RuleCondition(thread="other"), Requirements(size=0, thread="other:x"), True, id="what has no name here"
+        ),
+        pytest.param(
+            RuleCondition(thread="other:y"), Requirements(size=0, thread="other:x"), False, id="and by its own name"
+        ),
+        pytest.param(RuleCondition(key="team"), Requirements(size=0, key="team"), True, id="a key's name"),
+        pytest.param(RuleCondition(key="team"), Requirements(size=0, key="teams"), False, id="is the whole name"),
+        pytest.param(
+            RuleCondition(tools=True, images=True),
+            Requirements(size=0, signs=RequestFeatures(tools=True)),
+            False,
+            id="all must be so",
+        ),
     ],
 )
-def test_a_rule_fits(when: When, needs: Needs, fit: bool) -> None:
+def test_a_rule_fits(when: RuleCondition, needs: Requirements, fit: bool) -> None:
     assert fits(when, needs) is fit
 
 
@@ -71,13 +116,17 @@ def test_the_first_that_fits_takes_the_members_place() -> None:
         name="line",
         members=(A,),
         rules=(
-            Rule(when=When(images=True), to=line(B)),
-            Rule(when=When(tools=True), to=line(C)),
-            Rule(when=When(), to=line(D)),
+            RoutingRule(when=RuleCondition(images=True), to=line(B)),
+            RoutingRule(when=RuleCondition(tools=True), to=line(C)),
+            RoutingRule(when=RuleCondition(), to=line(D)),
         ),
     )
-    for signs, led in [(Signs(images=True, tools=True), "b"), (Signs(tools=True), "c"), (Signs(), "d")]:
-        assert names(plan(route, Needs(size=1, signs=signs), seen(), DICE)) == led
+    for signs, led in [
+        (RequestFeatures(images=True, tools=True), "b"),
+        (RequestFeatures(tools=True), "c"),
+        (RequestFeatures(), "d"),
+    ]:
+        assert names(plan(route, Requirements(size=1, signs=signs), seen(), DICE)) == led
 
 
 def test_where_none_fits_the_members_are_asked() -> None:
@@ -93,65 +142,71 @@ def test_a_rules_route_has_its_own_policy() -> None:
 
 
 def test_rules_of_nested_routes_are_their_own() -> None:
-    inner = Route(name="inner", members=(B,), rules=(Rule(when=When(tools=True), to=line(C)),))
-    route = Route(name="outer", members=(A, inner), rules=(Rule(when=When(images=True), to=inner),))
-    tools, both = Signs(tools=True), Signs(tools=True, images=True)
-    assert names(plan(route, Needs(size=1), seen(), DICE)) == "a b"
-    assert names(plan(route, Needs(size=1, signs=tools), seen(), DICE)) == "a c"
-    made = plan(route, Needs(size=1, signs=both), seen(), DICE)
+    inner = Route(name="inner", members=(B,), rules=(RoutingRule(when=RuleCondition(tools=True), to=line(C)),))
+    route = Route(name="outer", members=(A, inner), rules=(RoutingRule(when=RuleCondition(images=True), to=inner),))
+    tools, both = RequestFeatures(tools=True), RequestFeatures(tools=True, images=True)
+    assert names(plan(route, Requirements(size=1), seen(), DICE)) == "a b"
+    assert names(plan(route, Requirements(size=1, signs=tools), seen(), DICE)) == "a c"
+    made = plan(route, Requirements(size=1, signs=both), seen(), DICE)
     assert (names(made), made.rule) == ("c", "outer#0\ninner#0")
     # The conversation stays with both.
-    assert names(plan(route, Needs(size=1), seen(pin=Pin("c/m", "", made.rule)), DICE)) == "c"
+    assert names(plan(route, Requirements(size=1), seen(pin=Affinity("c/m", "", made.rule)), DICE)) == "c"
 
 
 def test_pitfall_361_a_conversation_goes_to_a_rule_once_and_never_back() -> None:
     first = plan(BIG, SHORT, seen(), DICE)
-    pin = Pin("a/m", "", first.rule)
+    pin = Affinity("a/m", "", first.rule)
     grown = plan(BIG, LONG, seen(pin=pin), DICE)
     assert (names(grown), grown.rule) == ("b c", "claude-*#0")
-    compacted = plan(BIG, SHORT, seen(pin=Pin("b/m", "", grown.rule)), DICE)
+    compacted = plan(BIG, SHORT, seen(pin=Affinity("b/m", "", grown.rule)), DICE)
     assert (names(compacted), compacted.rule) == ("b c", grown.rule)
 
 
 def test_a_rule_stays_although_an_earlier_one_would_fit_now() -> None:
-    rules = (Rule(when=When(images=True), to=line(B)), Rule(when=When(tools=True), to=line(C)))
+    rules = (
+        RoutingRule(when=RuleCondition(images=True), to=line(B)),
+        RoutingRule(when=RuleCondition(tools=True), to=line(C)),
+    )
     route = Route(name="line", members=(A,), rules=rules)
-    needs = Needs(size=1, signs=Signs(images=True, tools=True))
-    assert names(plan(route, needs, seen(pin=Pin("c/m", "", "line#1")), DICE)) == "c"
+    needs = Requirements(size=1, signs=RequestFeatures(images=True, tools=True))
+    assert names(plan(route, needs, seen(pin=Affinity("c/m", "", "line#1")), DICE)) == "c"
 
 
 @pytest.mark.parametrize("rule", ["claude-*#7", "other#0", "claude-*#-1", "claude-*#x", "#", "\n", "9" * 5000])
 def test_a_rule_that_is_no_more_is_decided_afresh(rule: str) -> None:
-    assert names(plan(BIG, SHORT, seen(pin=Pin("b/m", "", rule)), DICE)) == "a"
+    assert names(plan(BIG, SHORT, seen(pin=Affinity("b/m", "", rule)), DICE)) == "a"
 
 
 def test_pitfall_361_a_pin_holds_what_a_rule_says_and_not_where_it_stands() -> None:
-    rules = [Rule(when=When(images=True), to=line(B)), Rule(when=When(tools=True), to=line(C))]
+    rules = [
+        RoutingRule(when=RuleCondition(images=True), to=line(B)),
+        RoutingRule(when=RuleCondition(tools=True), to=line(C)),
+    ]
     route = Route(name="line", members=(A,), rules=tuple(rules))
-    made = plan(route, Needs(size=1, signs=Signs(tools=True)), seen(), DICE)
+    made = plan(route, Requirements(size=1, signs=RequestFeatures(tools=True)), seen(), DICE)
     assert (names(made), made.rule) == ("c", "line#1")
-    pin = Pin("c/m", "", made.held)
+    pin = Affinity("c/m", "", made.held)
     after_reload = [
         ((*rules[::-1],), "c"),
-        ((Rule(when=When(documents=True), to=line(D)), *rules), "c"),
+        ((RoutingRule(when=RuleCondition(documents=True), to=line(D)), *rules), "c"),
         # It is no more, or says something else.
-        ((rules[0], Rule(when=When(tools=False, images=True), to=line(C))), "a"),
-        ((rules[0], Rule(when=When(tools=True), to=line(D))), "a"),
+        ((rules[0], RoutingRule(when=RuleCondition(tools=False, images=True), to=line(C))), "a"),
+        ((rules[0], RoutingRule(when=RuleCondition(tools=True), to=line(D))), "a"),
         ((rules[0],), "a"),
     ]
     for changed, led in after_reload:
-        assert names(plan(replace(route, rules=changed), Needs(size=1), seen(pin=pin), DICE)) == led
+        assert names(plan(replace(route, rules=changed), Requirements(size=1), seen(pin=pin), DICE)) == led
 
 
 NUMBERS = itertools.count()
 WHENS = st.builds(
-    When,
+    RuleCondition,
     input_over=st.none() | st.integers(0, 3),
     tools=st.none() | st.booleans(),
     images=st.none() | st.booleans(),
 )
 SOME_NEEDS = st.builds(
-    Needs, size=st.integers(0, 20), signs=st.builds(Signs, tools=st.booleans(), images=st.booleans())
+    Requirements, size=st.integers(0, 20), signs=st.builds(RequestFeatures, tools=st.booleans(), images=st.booleans())
 )
 
 
@@ -164,13 +219,13 @@ def ruled_routes(draw: st.DrawFn, depth: int = 2) -> Route:
     whens = draw(st.lists(WHENS, max_size=2))
     # Of two routes with one name a pin could not tell whose rule it holds.
     name = f"{depth} {next(NUMBERS)}"
-    rules = tuple(Rule(when=when, to=line(*to, name=f"{name} {place}")) for place, when in enumerate(whens))
+    rules = tuple(RoutingRule(when=when, to=line(*to, name=f"{name} {place}")) for place, when in enumerate(whens))
     return Route(name=name, members=tuple(members), policy=draw(POLICY_NAMES), rules=rules)
 
 
 @given(ruled_routes(), st.lists(SOME_NEEDS, min_size=2, max_size=6), ALL_DICE)
-def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Needs], dice: Dice) -> None:
-    pin: Pin | None = None
+def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Requirements], dice: Dice) -> None:
+    pin: Affinity | None = None
     for needs in turns:
         made = plan(route, needs, replace(seen(), pin=pin), dice)
         before = set(pin.rule.splitlines()) if pin is not None else set()
@@ -179,11 +234,11 @@ def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Needs], dic
         assert all(now.get(held.split("#")[0], held.split("#")[1]) == held.split("#")[1] for held in before)
         assert {rule for rule in before if rule.startswith(f"{route.name}#")} <= set(made.held.splitlines())
         assert {found.id for found in made.order} <= {found.id for found in route.targets}
-        pin = Pin(made.order[0].id, "", made.held)
+        pin = Affinity(made.order[0].id, "", made.held)
 
 
 def test_what_was_decided_is_worked_out_once() -> None:
-    assert decide(BIG, LONG, None) is decide(BIG, Needs(size=10**6), None)
+    assert decide(BIG, LONG, None) is decide(BIG, Requirements(size=10**6), None)
 
 
 def test_pitfall_305_whoever_is_behind_a_name_a_rule_or_both_can_be_failed_over() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.plan_inputs import View
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.plan_inputs import PlanInputs
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import HALF_LIFE, LARGE, Speeds
 from tests.routing.lines import line, target
@@ -118,12 +118,12 @@ def test_pitfall_367_no_value_breaks_the_figures(
         assert not math.isnan(speed.expected(256))
 
 
-class _Known(View, frozen=True, kw_only=True):
+class _Known(PlanInputs, frozen=True, kw_only=True):
     """Speeds, and nothing else."""
 
     of: list[Speed | None]
 
-    def speeds(self, outline: Outline, size: int) -> list[Speed | None]:
+    def speeds(self, outline: RouteSummary, size: int) -> list[Speed | None]:
         return self.of
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 
 from dragoman.errors import WireError
-from dragoman.rules.argument_assembly import ArgumentsSaid, CallsSeen
+from dragoman.rules.argument_assembly import ArgumentAssembler, CallsSeen
 
 
 def told(*pieces: str, free: bool = False) -> str:
-    said = ArgumentsSaid(free=free)
+    said = ArgumentAssembler(free=free)
     out = "".join([said.take(piece, "/at") for piece in pieces])
     return out + said.rest()
 
@@ -64,7 +64,7 @@ def test_free_text_is_taken_as_it_comes() -> None:
 
 @pytest.mark.parametrize(("after", "surplus"), [("}", True), ('{"x"', False), ("{}", True), (" \n", False)])
 def test_what_is_left_after_a_value_is_surplus(after: str, surplus: bool) -> None:
-    said = ArgumentsSaid()
+    said = ArgumentAssembler()
     said.take('{"x":1}', "/at")
     said.take(after, "/at")
     assert said.surplus() is surplus
@@ -97,14 +97,14 @@ def test_pieces_of_a_value_and_the_value_again(value: dict[str, object], cuts: l
     ],
 )
 def test_item_7_what_may_be_all_so_far_or_a_value_inside_is_told_by_what_follows(pieces: list[str], meant: str) -> None:
-    said = ArgumentsSaid()
+    said = ArgumentAssembler()
     told = "".join([*(said.take(piece, "/x") for piece in pieces), said.rest()])
     assert json.loads(told) == json.loads(meant)
     assert told == "".join(said.pieces)
 
 
 def test_item_7_another_value_after_all_so_far_is_an_error() -> None:
-    said = ArgumentsSaid()
+    said = ArgumentAssembler()
     for piece in ('{"x":', '{"x":1}'):
         said.take(piece, "/x")
     with pytest.raises(WireError):

@@ -8,7 +8,7 @@ from dragoman.config.capability_overrides import CHOICES
 from dragoman.errors import DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.rules import ids
-from dragoman.rules.capabilities import ID_RULES, Row, abilities_of
+from dragoman.rules.capabilities import ID_RULES, CapabilityRow, capabilities_of
 
 MESSAGES = "anthropic-messages"
 
@@ -34,7 +34,7 @@ MESSAGES = "anthropic-messages"
 def test_the_matrix_of_claude_models(
     model: str, thinking: tuple[str, ...], sampling: bool, late_system: bool, forced: bool
 ) -> None:
-    known = abilities_of(MESSAGES, model)
+    known = capabilities_of(MESSAGES, model)
     assert (known.thinking, known.sampling, known.late_system, known.forced_choice) == (
         thinking,
         sampling,
@@ -44,33 +44,33 @@ def test_the_matrix_of_claude_models(
 
 
 def test_openais_own_chat_takes_what_others_may_not() -> None:
-    assert abilities_of("openai-chat", "gpt-4.1", "openai").developer_role
-    assert not abilities_of("openai-chat", "gpt-4.1", "vllm").developer_role
-    assert abilities_of("openai-chat", "gpt-5.1", "proxy").max_completion_tokens
+    assert capabilities_of("openai-chat", "gpt-4.1", "openai").developer_role
+    assert not capabilities_of("openai-chat", "gpt-4.1", "vllm").developer_role
+    assert capabilities_of("openai-chat", "gpt-5.1", "proxy").max_completion_tokens
 
 
 def test_rows_of_the_caller_have_the_last_word() -> None:
-    row = Row(protocol=MESSAGES, model="claude-opus-5-5", changes={"max_output": 7})
-    assert abilities_of(MESSAGES, "claude-opus-5-5", rows=(row,)).max_output == 7
-    assert abilities_of(MESSAGES, "claude-opus-5", rows=(row,)).max_output == 128000
+    row = CapabilityRow(protocol=MESSAGES, model="claude-opus-5-5", changes={"max_output": 7})
+    assert capabilities_of(MESSAGES, "claude-opus-5-5", rows=(row,)).max_output == 7
+    assert capabilities_of(MESSAGES, "claude-opus-5", rows=(row,)).max_output == 128000
 
 
 def test_a_row_for_no_protocol_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(DragomanError, match="unknown protocol 'openai'; known are anthropic-messages"):
-        abilities_of(MESSAGES, "claude", rows=(Row(protocol="openai", changes={}),))
+        capabilities_of(MESSAGES, "claude", rows=(CapabilityRow(protocol="openai", changes={}),))
 
 
 @pytest.mark.parametrize("changes", [{"no_such_ability": True}, {"max_output": "many"}])
 def test_a_wrong_row_is_an_error_that_names_it(changes: dict[str, bool | str]) -> None:
-    row = Row(protocol=MESSAGES, changes=dict(changes))
+    row = CapabilityRow(protocol=MESSAGES, changes=dict(changes))
     with pytest.raises(DragomanError, match="ability"):
-        abilities_of(MESSAGES, "claude", rows=(row,))
+        capabilities_of(MESSAGES, "claude", rows=(row,))
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 @pytest.mark.parametrize(("model", "both"), [("gpt-5.1", False), ("o3", False), ("x/gpt-6", False), ("gpt-4.1", True)])
 def test_openais_reasoning_models_take_no_sampling_while_they_reason(protocol: str, model: str, both: bool) -> None:
-    assert abilities_of(protocol, model).sampling_with_reasoning is both
+    assert capabilities_of(protocol, model).sampling_with_reasoning is both
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_openais_reasoning_models_take_no_sampling_while_they_reason(protocol: s
 def test_item_10_ids_are_changed_only_where_the_receiver_refuses_them(
     protocol: str, model: str, upstream: str, rule: ids.IdRule
 ) -> None:
-    assert ID_RULES[(protocol, abilities_of(protocol, model, upstream).call_ids)] is rule
+    assert ID_RULES[(protocol, capabilities_of(protocol, model, upstream).call_ids)] is rule
 
 
 def test_item_10_azure_refuses_long_ids_too() -> None:
     azure = catalogue()["azure"]
     rows = azure.rows
-    known = abilities_of("openai-chat", "our-deployment", azure.upstream, rows)
+    known = capabilities_of("openai-chat", "our-deployment", azure.upstream, rows)
     assert ID_RULES[("openai-chat", known.call_ids)] is ids.CHAT
 
 

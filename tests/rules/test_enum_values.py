@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.rules.enum_values import Words
+from dragoman.rules.enum_values import EnumValues
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
@@ -124,7 +124,7 @@ def test_item_19_an_effort_of_nobody_is_left_out_of_the_echo() -> None:
 
 
 def test_words_are_told_as_their_neighbours() -> None:
-    words = Words(feature=Feature.SERVICE_TIER, legal=frozenset({"a"}), others={"b": "a"})
+    words = EnumValues(feature=Feature.SERVICE_TIER, legal=frozenset({"a"}), others={"b": "a"})
     ledger = Ledger()
     assert [words.told(word, (), ledger) for word in ("a", "b", None)] == ["a", "a", None]
     assert len(ledger) == 0

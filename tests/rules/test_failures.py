@@ -11,7 +11,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import (
     OPENAI_ERRORS,
     STATUS_KINDS,
-    Report,
+    ErrorReport,
     error_body,
     kind_by_words,
     openai_error,
@@ -113,7 +113,9 @@ def test_the_words_of_a_protocol_go_before_those_said_everywhere() -> None:
     ],
 )
 def test_quota_is_told_from_a_rate_limit_by_words(status: int, native: str, code: str | None, quota: bool) -> None:
-    report = Report(status=status, message="a quota in the message says nothing", native=native, code=code, param=None)
+    report = ErrorReport(
+        status=status, message="a quota in the message says nothing", native=native, code=code, param=None
+    )
     assert kind_by_words(report) is (FailureKind.QUOTA if quota else None)
 
 

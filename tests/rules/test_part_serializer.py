@@ -22,7 +22,7 @@ from dragoman.model.folding import fold
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Part, Text, ToolCall
 from dragoman.model.response import Response, Stop, StopReason
-from dragoman.rules.part_serializer import Serializer
+from dragoman.rules.part_serializer import PartSerializer
 
 START = Started(id="x", model="m")
 STOP = Stopped(Stop(reason=StopReason.END))
@@ -31,7 +31,7 @@ STOP = Stopped(Stop(reason=StopReason.END))
 def serial(events: list[Event]) -> tuple[list[Event], Ledger]:
     told: list[Event] = []
     ledger = Ledger()
-    serializer = Serializer(told.append, ledger)
+    serializer = PartSerializer(told.append, ledger)
     for event in events:
         serializer(event)
     return told, ledger

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Seal
-from dragoman.rules.capabilities import Abilities
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.seals import from_envelope, issued_by, opens, to_envelope
 
 SEAL = Seal(
@@ -39,13 +39,13 @@ def test_anything_else_belongs_to_the_wire_it_came_on(text: str) -> None:
 def test_pitfall_104_only_its_issuer_gets_it(
     protocol: str, model: str, shares: tuple[str, ...], expected: bool
 ) -> None:
-    assert opens(SEAL, protocol, model, Abilities(shares_thinking_with=shares)) is expected
+    assert opens(SEAL, protocol, model, Capabilities(shares_thinking_with=shares)) is expected
 
 
 def test_chat_reasoning_is_bound_to_the_upstream_too() -> None:
     seal = issued_by(Seal(origin="openai-chat", kind="text", body={}), "m", "deepseek")
-    assert opens(seal, "openai-chat", "m", Abilities(), "deepseek")
-    assert not opens(seal, "openai-chat", "m", Abilities(), "vllm")
+    assert opens(seal, "openai-chat", "m", Capabilities(), "deepseek")
+    assert not opens(seal, "openai-chat", "m", Capabilities(), "vllm")
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_turn_of_a_model_is_taken() -> None:
 )
 def test_an_item_without_its_content_is_a_reference_and_opens_nothing(held: JsonObject, opened: bool) -> None:
     item = Seal(origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1", **held})
-    assert opens(item, "openai-responses", "gpt", Abilities()) is opened
+    assert opens(item, "openai-responses", "gpt", Capabilities()) is opened

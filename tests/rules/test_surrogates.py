@@ -12,7 +12,7 @@ from dragoman.gateway.exchange.full_response import relayed_answer
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.rules.surrogates import Halves
+from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 
@@ -261,7 +261,7 @@ def test_item_13_arguments_with_the_escape_of_a_half_are_still_an_object() -> No
 
 def test_a_whole_answer_without_halves_says_nothing_of_them() -> None:
     ledger = Ledger()
-    halves = Halves(ledger)
+    halves = SurrogateJoiner(ledger)
     assert halves.read(b'{"text":"\\ud83d\\ude00","n":1.50}') == {"text": "\U0001f600", "n": Number("1.50")}
     assert halves.read(b'{"text":"a","n":1.50,"x":"\\ud83d"}') == {"text": "a", "n": Number("1.50"), "x": "\ufffd"}
     assert not len(ledger)
@@ -272,7 +272,7 @@ def test_a_whole_answer_without_halves_says_nothing_of_them() -> None:
 
 
 def test_halves_of_log_probabilities_stay_where_they_are() -> None:
-    halves = Halves(Ledger())
+    halves = SurrogateJoiner(Ledger())
     chunk = {"delta": {"content": HIGH}, "logprobs": {"content": [{"token": HIGH, "text": HIGH}]}}
     first, second = halves.read(json.dumps(chunk).encode()), json.dumps(chunk).replace("ud83d", "ude00")
     lone = {"content": [{"token": "\ufffd", "text": "\ufffd"}]}
@@ -282,7 +282,7 @@ def test_halves_of_log_probabilities_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("kind", [[], {}, [{}], 1, None, True])
 def test_halves_are_mended_whatever_stands_where_a_type_does(kind: JsonValue) -> None:
-    halves = Halves(Ledger())
+    halves = SurrogateJoiner(Ledger())
     first = json.dumps({"type": kind, "delta": {"content": HIGH}}).encode()
     assert halves.read(first) == {"type": kind, "delta": {"content": ""}}
     assert halves.read(first.replace(b"ud83d", b"ude00")) == {"type": kind, "delta": {"content": "\U0001f600"}}
@@ -291,4 +291,4 @@ def test_halves_are_mended_whatever_stands_where_a_type_does(kind: JsonValue) ->
 @pytest.mark.parametrize("body", [b'{"a":"\\ud83d', b'{"a":', b"[1,]"])
 def test_what_is_no_json_is_none_with_halves_either(body: bytes) -> None:
     with pytest.raises(WireError, match="is not JSON"):
-        Halves(Ledger()).read(body)
+        SurrogateJoiner(Ledger()).read(body)

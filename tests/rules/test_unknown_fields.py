@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.rules.unknown_fields import Unknowns, part_place
+from dragoman.rules.unknown_fields import UnknownFields, part_place
 
 
 def test_a_name_is_reported_once_at_its_place() -> None:
     ledger = Ledger()
-    unknowns = Unknowns(ledger, "openai-chat")
+    unknowns = UnknownFields(ledger, "openai-chat")
     for _ in range(3):
         assert unknowns.members({"id": "a", "new": 1, "audio": {"data": ""}}, {"id"})
         assert unknowns.members({"new": 2}, (), part_place(4))
@@ -23,7 +23,7 @@ def test_a_name_is_reported_once_at_its_place() -> None:
 
 def test_a_member_that_says_nothing_may_say_something_later() -> None:
     ledger = Ledger()
-    unknowns = Unknowns(ledger, "openai-chat")
+    unknowns = UnknownFields(ledger, "openai-chat")
     assert not unknowns.members({"new": None}, ())
     assert not unknowns.members({"status": "completed"}, ())
     assert len(ledger) == 0
@@ -33,7 +33,7 @@ def test_a_member_that_says_nothing_may_say_something_later() -> None:
 
 def test_an_event_is_reported_by_its_name() -> None:
     ledger = Ledger()
-    assert Unknowns(ledger, "openai-responses").name("response.new.thing")
+    assert UnknownFields(ledger, "openai-responses").name("response.new.thing")
     assert [loss.at for loss in ledger.losses] == ["extras.response.new.thing"]
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.errors import DragomanError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object
@@ -113,7 +113,7 @@ def _asked(section: Section, target: str) -> TranslatedRequest:
         target=target,
         model=options.get("model", MODELS[target]),
         upstream=options.get("upstream"),
-        rows=() if abilities is None else (Row(protocol=target, changes=decode_object(abilities)),),
+        rows=() if abilities is None else (CapabilityRow(protocol=target, changes=decode_object(abilities)),),
     )
 
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.session_hints import Sought
+from dragoman.model.session_hints import HintQuery
 from dragoman.protocols.registry import codec_of
 from dragoman.sessions.fact_extraction import heard, spoken
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
 
-SOUGHT = Sought(
+SOUGHT = HintQuery(
     key=b"a secret of thirty-two letters..",
     telling=TELLING_TOOLS,
     spawning=SPAWNING_TOOLS,
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True):
     protocol: str = MESSAGES
 
 
-def facts_of(asked: Asked, sought: Sought = SOUGHT) -> Facts:
+def facts_of(asked: Asked, sought: HintQuery = SOUGHT) -> ExchangeFacts:
     """What a request shows."""
     body = json.dumps(asked.body).encode()
     return spoken(heard(asked.headers), codec_of(asked.protocol).speech_of(body, sought))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.sessions.classes import CLASSES, WORDS, class_of, is_class, is_of
-from dragoman.sessions.facts import Facts, Shape
+from dragoman.sessions.facts import ExchangeFacts, Shape
 
 TASK = ("task",)
 
@@ -29,13 +29,13 @@ TASK = ("task",)
     ],
 )
 def test_claude_code_is_known_by_the_length_of_its_instructions(characters: int, tools: int, kind: str) -> None:
-    assert class_of(Facts(client="claude-code", shape=Shape(characters, tools))).kind == kind
+    assert class_of(ExchangeFacts(client="claude-code", shape=Shape(characters, tools))).kind == kind
 
 
 @pytest.mark.parametrize(("characters", "kind"), [(9_033, "main"), (5_000, "subagent"), (3_420, "subagent")])
 def test_the_main_thread_of_todays_claude_code_is_shorter_when_nobody_sits_there(characters: int, kind: str) -> None:
     source = "x-claude-code-session-id"
-    assert class_of(Facts(client="claude-code", source=source, shape=Shape(characters, 12))).kind == kind
+    assert class_of(ExchangeFacts(client="claude-code", source=source, shape=Shape(characters, 12))).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_opencode_is_known_by_its_tools(
     telling: tuple[str, ...], tools: int, parent: str, source: str, kind: str
 ) -> None:
     shape = Shape(5_000, tools, 1, telling)
-    assert class_of(Facts(client="opencode", shape=shape, parent=parent, source=source)).kind == kind
+    assert class_of(ExchangeFacts(client="opencode", shape=shape, parent=parent, source=source)).kind == kind
 
 
 @pytest.mark.parametrize("word", list(WORDS))
 def test_what_a_client_says_goes_first(word: str) -> None:
-    facts = Facts(client="claude-code", said_class=word, thread="a", shape=Shape(1, 0))
+    facts = ExchangeFacts(client="claude-code", said_class=word, thread="a", shape=Shape(1, 0))
     found = class_of(facts)
     assert (found.kind, found.sure) == (WORDS[word], 100)
 
@@ -75,20 +75,20 @@ def test_what_a_client_says_goes_first(word: str) -> None:
     ],
 )
 def test_pitfall_514_what_clients_invent_later_is_kept_by_its_name(word: str, kind: str) -> None:
-    assert class_of(Facts(said_class=word)).kind == kind
+    assert class_of(ExchangeFacts(said_class=word)).kind == kind
 
 
 def test_an_agent_id_is_an_agent() -> None:
-    assert class_of(Facts(client="claude-code", thread="a1", shape=Shape(27_000, 0))).kind == "subagent"
-    assert class_of(Facts(client="codex", thread="t1")).kind == "main"
-    assert class_of(Facts(client="codex", thread="t2", parent="t1")).kind == "subagent"
+    assert class_of(ExchangeFacts(client="claude-code", thread="a1", shape=Shape(27_000, 0))).kind == "subagent"
+    assert class_of(ExchangeFacts(client="codex", thread="t1")).kind == "main"
+    assert class_of(ExchangeFacts(client="codex", thread="t2", parent="t1")).kind == "subagent"
 
 
 def test_who_says_nothing_is_main_and_not_sure() -> None:
-    assert (class_of(Facts()).kind, class_of(Facts()).sure) == ("main", 50)
-    assert class_of(Facts(client="claude-code")).kind == "main"
-    assert class_of(Facts(client="opencode")).kind == "main"
-    assert class_of(Facts(client="gemini-cli", shape=Shape(3, 0))).kind == "main"
+    assert (class_of(ExchangeFacts()).kind, class_of(ExchangeFacts()).sure) == ("main", 50)
+    assert class_of(ExchangeFacts(client="claude-code")).kind == "main"
+    assert class_of(ExchangeFacts(client="opencode")).kind == "main"
+    assert class_of(ExchangeFacts(client="gemini-cli", shape=Shape(3, 0))).kind == "main"
 
 
 def test_names_of_classes() -> None:

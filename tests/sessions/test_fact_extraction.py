@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.session_hints import Speech
+from dragoman.model.session_hints import SessionHints
 from dragoman.sessions.fact_extraction import client_of, heard, session_header, spoken
-from dragoman.sessions.facts import MOST_ID, NOTHING, Facts
+from dragoman.sessions.facts import MOST_ID, NOTHING, ExchangeFacts
 from tests.sessions.invented import (
     CODEX_AGENT,
     RESPONSES,
@@ -58,7 +58,7 @@ def test_claude_code_says_all_in_headers() -> None:
             prompt_id="p1",
         ).headers
     )
-    assert found == Facts(
+    assert found == ExchangeFacts(
         session=SESSION,
         source="x-claude-code-session-id",
         thread="a1",
@@ -176,7 +176,7 @@ def test_our_own_header_goes_first() -> None:
 def test_nothing_is_heard_of_who_says_nothing() -> None:
     assert heard([(b"host", b"h"), (b"user-agent", b"curl/8")]) is NOTHING
     assert heard([(b"user-agent", b"claude-cli/2")]) is heard([(b"user-agent", b"claude-cli/2.1")])
-    assert spoken(NOTHING, Speech()).session == ""
+    assert spoken(NOTHING, SessionHints()).session == ""
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"user-agent", b"originator", *map(str.encode, (

@@ -5,16 +5,18 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import asdict, replace
 
-from dragoman.sessions.facts import NOTHING, Facts, Shape, of_thread
+from dragoman.sessions.facts import NOTHING, ExchangeFacts, Shape, of_thread
 
 
 def test_facts_with_fewer_members_are_read() -> None:
-    assert msgspec.json.decode(b'["ses_1", "x-session-id"]', type=Facts) == Facts("ses_1", "x-session-id")
-    assert msgspec.json.decode(b"[]", type=Facts) == NOTHING
+    assert msgspec.json.decode(b'["ses_1", "x-session-id"]', type=ExchangeFacts) == ExchangeFacts(
+        "ses_1", "x-session-id"
+    )
+    assert msgspec.json.decode(b"[]", type=ExchangeFacts) == NOTHING
 
 
 def test_a_thread_keeps_what_its_class_is_derived_from_and_no_ends_of_histories() -> None:
-    every = Facts(
+    every = ExchangeFacts(
         "session", "source", "thread", "parent", "class", "agent", "window", "prompt", Shape(1), client="client"
     )
     every = replace(

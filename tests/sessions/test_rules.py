@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import fields
 
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import HEADER, MEMBER, PROGRAMS, RULES, SESSION_HEADERS, VERSION
 
 # Names that somebody else might use for something else.
@@ -12,7 +12,7 @@ GENERIC = {"session-id", "session_id", "thread-id", "conversation_id", "x-sessio
 
 
 def test_every_row_is_complete() -> None:
-    members = {field.name for field in fields(Facts)}
+    members = {field.name for field in fields(ExchangeFacts)}
     for rule in RULES:
         assert rule.place in (HEADER, MEMBER)
         assert rule.says in members | {"turn"}

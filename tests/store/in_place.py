@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from dragoman.store import Haste, Store, StoreBusy, StoreError, Tables
+from dragoman.store import Expedite, Store, StoreBusy, StoreError, Tables
 from dragoman.store.errors import is_busy, store_error
 from tests.store.asked import Lost
 
@@ -30,7 +30,7 @@ class InPlace(Store):
         work: Callable[[Tables], T],
         patience: float,
         *,
-        haste: Haste | None = None,
+        haste: Expedite | None = None,
         counts: bool = True,
         writes: bool = True,
         **_: object,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.store import MEMORY, Tables, open_tables
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import Item, StoredResponse
 
 ALICE, BOB = b"a" * 32, b"b" * 32
 DAY = 86400
@@ -33,10 +33,12 @@ def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = No
         store.close()
 
 
-def kept(response_id: str, previous: str | None = None, status: str = "completed", *, background: bool = False) -> Kept:
+def kept(
+    response_id: str, previous: str | None = None, status: str = "completed", *, background: bool = False
+) -> StoredResponse:
     """A response."""
     body = b'{"id":"%b"}' % response_id.encode()
-    return Kept(
+    return StoredResponse(
         id=response_id, status=status, previous=previous, background=background, provider="chat", alive=0, body=body
     )
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from dragoman.store import MEMORY, Haste, LeaseLost, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store import MEMORY, Expedite, LeaseLost, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store import async_store as interface_module
 from dragoman.store import worker_thread as thread_module
 from dragoman.store.async_store import Store
@@ -453,7 +453,7 @@ def test_whoever_loses_patience_has_the_store_tried_once_more(tmp_path: Path) ->
             with another(path) as other:
                 for count, free in enumerate((False, True)):
                     other.execute("BEGIN IMMEDIATE")
-                    haste = Haste()
+                    haste = Expedite()
                     writing = store.write(add(f"r{count}"), haste=haste)
                     await asyncio.sleep(1)
                     assert not writing.done()
@@ -494,7 +494,7 @@ def test_item_22_a6_a_client_that_cannot_wait_says_nothing_of_the_store(tmp_path
         async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
             with another(path) as other:
                 other.execute("BEGIN IMMEDIATE")
-                haste = Haste()
+                haste = Expedite()
                 writing = store.write(add("r1"), haste=haste, answer=lambda: 1)
                 store.hurry(haste)
                 with pytest.raises(StoreBusy):

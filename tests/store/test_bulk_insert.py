@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.bulk_insert import Addition
+from dragoman.store.bulk_insert import BulkInsert
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 50])
@@ -15,13 +15,15 @@ def test_all_rows_are_added_in_their_order(count: int) -> None:
     rows = [(f"name {number}", number) for number in range(count)]
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE things (name TEXT, number INTEGER)")
-        Addition("things", ("name", "number")).run(db, rows)
+        BulkInsert("things", ("name", "number")).run(db, rows)
         assert db.execute("SELECT name, number FROM things ORDER BY rowid").fetchall() == rows
 
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_rows_that_are_there_grow(count: int) -> None:
-    grown = Addition("things", ("name", "number"), "ON CONFLICT (name) DO UPDATE SET number = number + excluded.number")
+    grown = BulkInsert(
+        "things", ("name", "number"), "ON CONFLICT (name) DO UPDATE SET number = number + excluded.number"
+    )
     rows = [(f"name {number % 30}", 1) for number in range(count)]
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE things (name TEXT PRIMARY KEY, number INTEGER)")
@@ -38,6 +40,6 @@ def test_a_row_that_cannot_be_added_takes_the_transaction_back(count: int) -> No
         db.execute("BEGIN")
         db.execute("INSERT INTO things VALUES ('name 0', 0)")
         with pytest.raises(sqlite3.IntegrityError):
-            Addition("things", ("name", "number")).run(db, [(f"name {number}", 1) for number in range(count)])
+            BulkInsert("things", ("name", "number")).run(db, [(f"name {number}", 1) for number in range(count)])
         assert not db.in_transaction
         assert db.execute("SELECT count(*) FROM things").fetchone() == (0,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.store.cooldowns import Rests
+from dragoman.store.cooldowns import Cooldowns
 from tests.store.opened import Clock, opened
 
 
@@ -45,7 +45,7 @@ def test_what_is_over_is_removed() -> None:
 def test_pitfall_454_their_number_is_bounded_and_those_that_last_longest_stay() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
-        rests = Rests(store.connection, clock, most=3)
+        rests = Cooldowns(store.connection, clock, most=3)
         rests.keep("long", clock.now + 900, b"")
         for number in range(20):
             rests.keep(f"made-up-{number}", clock.now + 10 + number, b"")

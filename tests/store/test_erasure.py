@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.records.thread_assignment import Placed
-from dragoman.store.erasure import Amount, Forgetting, KnownSession
+from dragoman.records.thread_assignment import AssignedThread
+from dragoman.store.erasure import ErasureCount, Forgetting, KnownSession
 from dragoman.store.errors import StoreError
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from tests.records.filled import fill, speak
 from tests.records.invented import entry
 
 
 @pytest.fixture
-def tables() -> Iterator[AccountTables]:
+def tables() -> Iterator[RecordTables]:
     with closing(open_account_tables(":memory:")) as tables:
-        rows = [(entry(number, key="alice"), Placed(1, 1 + number % 2)) for number in range(10)]
-        rows += [(entry(number, key="bob"), Placed(2, 3)) for number in range(5)]
+        rows = [(entry(number, key="alice"), AssignedThread(1, 1 + number % 2)) for number in range(10)]
+        rows += [(entry(number, key="bob"), AssignedThread(2, 3)) for number in range(5)]
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2)])
         fill(tables, rows)
         # A session that was forked from another, and a thread that another one's began.
@@ -30,19 +30,19 @@ def tables() -> Iterator[AccountTables]:
         yield tables
 
 
-def count(tables: AccountTables, table: str) -> int:
+def count(tables: RecordTables, table: str) -> int:
     return int(tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def test_it_is_known_how_much_there_is(tables: AccountTables) -> None:
+def test_it_is_known_how_much_there_is(tables: RecordTables) -> None:
     forgetting = Forgetting(tables.connection)
-    assert forgetting.amount_of_key("alice") == Amount(rows=10, sessions=1, threads=2, tips=2)
-    assert forgetting.amount_of_session(2) == Amount(rows=5, sessions=1, threads=1, tips=1)
-    assert forgetting.amount_of_key("nobody") == Amount()
+    assert forgetting.amount_of_key("alice") == ErasureCount(rows=10, sessions=1, threads=2, tips=2)
+    assert forgetting.amount_of_session(2) == ErasureCount(rows=5, sessions=1, threads=1, tips=1)
+    assert forgetting.amount_of_key("nobody") == ErasureCount()
     assert [forgetting.knows_key(key) for key in ("alice", "nobody")] == [True, False]
 
 
-def test_sessions_are_found_by_their_names_and_keys(tables: AccountTables) -> None:
+def test_sessions_are_found_by_their_names_and_keys(tables: RecordTables) -> None:
     forgetting = Forgetting(tables.connection)
     alices, bobs = KnownSession(1, "alice", "first"), KnownSession(2, "bob", "first")
     assert forgetting.sessions_named("first", None) == [alices, bobs]
@@ -51,7 +51,7 @@ def test_sessions_are_found_by_their_names_and_keys(tables: AccountTables) -> No
     assert forgetting.sessions_of("alice") == [alices]
 
 
-def test_rows_of_a_key_go_step_by_step(tables: AccountTables) -> None:
+def test_rows_of_a_key_go_step_by_step(tables: RecordTables) -> None:
     forgetting = Forgetting(tables.connection, looked_at=4)
     removed, at = [], 0
     while True:
@@ -64,13 +64,13 @@ def test_rows_of_a_key_go_step_by_step(tables: AccountTables) -> None:
     assert count(tables, "records") == 5
 
 
-def test_rows_of_a_session_go_step_by_step(tables: AccountTables) -> None:
+def test_rows_of_a_session_go_step_by_step(tables: RecordTables) -> None:
     forgetting = Forgetting(tables.connection, at_once=3)
     assert [forgetting.remove_rows_of_session(2) for _ in range(3)] == [3, 2, 0]
     assert count(tables, "records") == 10
 
 
-def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables: AccountTables) -> None:
+def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables: RecordTables) -> None:
     Forgetting(tables.connection).remove_sessions([1])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [1, 1, 1]
     assert tables.connection.execute("SELECT origin, link FROM sessions").fetchall() == [(0, "")]
@@ -85,7 +85,7 @@ def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables
 def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     with closing(open_account_tables(str(file), patience=0.01)) as tables:
-        fill(tables, [(entry(1), Placed())])
+        fill(tables, [(entry(1), AssignedThread())])
         forgetting = Forgetting(tables.connection)
         with closing(sqlite3.connect(file, isolation_level=None)) as reader:
             reader.execute("BEGIN")
@@ -97,7 +97,7 @@ def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
         assert (tmp_path / "state.db-wal").stat().st_size == 0
 
 
-def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> None:
+def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
     tables.connection.execute("DROP TABLE tips")
     forgetting = Forgetting(tables.connection)
     with pytest.raises(StoreError, match="tips"):

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.errors import StoreError
 from dragoman.store.exports import Exports
 from dragoman.store.record_tables import open_account_tables
@@ -20,7 +20,7 @@ def test_rows_are_told_in_the_order_of_their_times_however_many_are_read_at_once
     with closing(open_account_tables(":memory:")) as tables:
         entries = some_entries(1, 200)
         # Some at the very same moment.
-        fill(tables, [*entries, *((entry(1000 + number), Placed()) for number in range(50))])
+        fill(tables, [*entries, *((entry(1000 + number), AssignedThread()) for number in range(50))])
         for at_once in (1, 7, 1000):
             found = list(Exports(tables.connection, at_once).rows(("time", "id"), 0, EVER))
             assert len(set(found)) == 250
@@ -31,22 +31,22 @@ def test_rows_are_told_in_the_order_of_their_times_however_many_are_read_at_once
 
 def test_edges_are_those_that_were_asked_for() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(entry(number, time=NOON + number), Placed()) for number in range(5)])
+        fill(tables, [(entry(number, time=NOON + number), AssignedThread()) for number in range(5)])
         assert list(Exports(tables.connection).rows(("time",), NOON + 1, NOON + 3)) == [(NOON + 1,), (NOON + 2,)]
 
 
 def test_what_is_written_meanwhile_is_not_told() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(entry(number, time=NOON + number), Placed()) for number in range(4)])
+        fill(tables, [(entry(number, time=NOON + number), AssignedThread()) for number in range(4)])
         rows = Exports(tables.connection, at_once=2).rows(("id",), 0, EVER)
         next(rows)
-        fill(tables, [(entry(9, time=NOON + 9), Placed())])
+        fill(tables, [(entry(9, time=NOON + 9), AssignedThread())])
         assert len(list(rows)) == 3
 
 
 def test_names_of_sessions_and_threads_are_told_as_far_as_they_are_known() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(entry(1), Placed(1, 2)), (entry(2), Placed()), (entry(3), Placed(8, 9))])
+        fill(tables, [(entry(1), AssignedThread(1, 2)), (entry(2), AssignedThread()), (entry(3), AssignedThread(8, 9))])
         speak(tables, [(1, "alice", "first")], [(2, 1)])
         found = list(Exports(tables.connection).rows(("session_name", "thread_name", "thread_class"), 0, EVER))
     assert found == [("first", "thread-2", "main"), (None, None, None), (None, None, None)]

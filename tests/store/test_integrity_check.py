@@ -11,13 +11,13 @@ from dragoman.store.erasure import Forgetting
 from dragoman.store.errors import StoreError
 from dragoman.store.integrity_check import TABLES, Agreement, Examination
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak
 
 
 @pytest.fixture
-def tables() -> Iterator[AccountTables]:
+def tables() -> Iterator[RecordTables]:
     with closing(open_account_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
@@ -25,14 +25,14 @@ def tables() -> Iterator[AccountTables]:
         yield tables
 
 
-def wrong(tables: AccountTables) -> tuple[int, list[str], list[str]]:
+def wrong(tables: RecordTables) -> tuple[int, list[str], list[str]]:
     examination = Examination(tables.connection)
     sums = [table for table, count in examination.disagreeing_sums() if count]
     orphans = [words for words, count in examination.orphans() if count]
     return examination.agreement().wrong, sums, orphans
 
 
-def test_what_was_written_by_the_drain_agrees(tables: AccountTables) -> None:
+def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
     examination = Examination(tables.connection)
     assert examination.problems() == []
     assert examination.version() == len(STEPS)
@@ -44,7 +44,7 @@ def test_what_was_written_by_the_drain_agrees(tables: AccountTables) -> None:
     assert (counts["records"], counts["sessions"], counts["threads"]) == (300, 3, 5)
 
 
-def test_rows_that_were_removed_are_no_disagreement(tables: AccountTables) -> None:
+def test_rows_that_were_removed_are_no_disagreement(tables: RecordTables) -> None:
     removed = tables.connection.execute("DELETE FROM records WHERE key = 'alice' OR number % 3 = 0").rowcount
     assert wrong(tables) == (0, [], [])
     assert Examination(tables.connection).agreement().without_row == removed
@@ -82,22 +82,22 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("statement", BROKEN)
-def test_what_does_not_agree_is_found(tables: AccountTables, statement: str) -> None:
+def test_what_does_not_agree_is_found(tables: RecordTables, statement: str) -> None:
     tables.connection.execute(statement)
     assert wrong(tables) == BROKEN[statement]
 
 
-def test_sums_of_threads_that_say_something_else_are_found(tables: AccountTables) -> None:
+def test_sums_of_threads_that_say_something_else_are_found(tables: RecordTables) -> None:
     tables.connection.execute("DELETE FROM thread_sums WHERE thread = 3")
     assert wrong(tables) == (0, ["thread_sums", "thread_totals"], [])
 
 
-def test_what_was_forgotten_is_no_disagreement(tables: AccountTables) -> None:
+def test_what_was_forgotten_is_no_disagreement(tables: RecordTables) -> None:
     Forgetting(tables.connection).remove_sessions([2])
     assert wrong(tables)[:2] == (0, [])
 
 
-def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> None:
+def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
     tables.connection.execute("DROP TABLE tips")
     with pytest.raises(StoreError, match="tips"):
         Examination(tables.connection).counts()

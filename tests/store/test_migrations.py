@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.records.journal_entry import Entry, Lost
+from dragoman.records.journal_entry import JournalEntry, LossEntry
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import NOWHERE, Placed
+from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from dragoman.store.records import COLUMNS
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
 from tests.records.filled import fill, some_entries, speak
@@ -81,7 +81,7 @@ def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
         assert tables.records.count() == 1
 
 
-def _fill_as_before(tables: AccountTables, placed: Iterable[tuple[Entry, Placed]]) -> None:
+def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, AssignedThread]]) -> None:
     """Write exchanges down as a release before `bookkeeping`, the last column of each table."""
     batch = Batch()
     for told, place in placed:
@@ -198,8 +198,12 @@ def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
         tables = open_account_tables(":memory:")
     with closing(tables):
         speak(tables, [(1, "alice", "first")], [(1, 1)])
-        lost = (Lost("sampling", "dropped"), Lost("cache_mark", "dropped"), Lost("end_user", "approximated"))
-        told = [(replace(entry(1), losses=lost), Placed(session=1, thread=1))]
+        lost = (
+            LossEntry("sampling", "dropped"),
+            LossEntry("cache_mark", "dropped"),
+            LossEntry("end_user", "approximated"),
+        )
+        told = [(replace(entry(1), losses=lost), AssignedThread(session=1, thread=1))]
         # As a release before weights counts them.
         _fill_as_before(tables, [(replace(told[0][0], losses=(lost[0],) * 3), told[0][1])])
         migrate(tables.connection)

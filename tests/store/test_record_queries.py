@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.store.errors import StoreError
-from dragoman.store.record_queries import RecordQuestions, Wanted
+from dragoman.store.record_queries import RecordQueries, Wanted
 from dragoman.store.record_tables import open_account_tables
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
@@ -28,23 +28,23 @@ LISTS = {
 
 
 @pytest.fixture
-def questions(tmp_path: Path) -> Iterator[RecordQuestions]:
+def questions(tmp_path: Path) -> Iterator[RecordQueries]:
     with filling(tmp_path / "state.db") as file:
         file.exchanges(entry(number, time=NOON + number * SECOND) for number in range(1, 4))
         file.exchanges([entry(4, time=NOON + 4 * SECOND, key="bob", model="small")], 7, 70)
         file.exchanges([entry(5, time=NOON + 5 * SECOND, outcome="failed", status=502)], 7, 71)
         file.exchanges([replace(entry(6, time=NOON), upstream_id="theirs", response_id="msg_1")], 8, 80)
     tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
-    yield RecordQuestions(tables.connection)
+    yield RecordQueries(tables.connection)
     tables.close()
 
 
-def numbers(questions: RecordQuestions, wanted: Wanted, most: int = 50) -> list[int]:
+def numbers(questions: RecordQueries, wanted: Wanted, most: int = 50) -> list[int]:
     """Which of the exchanges above are told, by their ids."""
     return [int(row.id.removeprefix("req_")) for row in questions.latest(wanted, most)]
 
 
-def test_the_latest_come_first_and_no_more_than_were_asked_for(questions: RecordQuestions) -> None:
+def test_the_latest_come_first_and_no_more_than_were_asked_for(questions: RecordQueries) -> None:
     assert numbers(questions, ALL) == [5, 4, 3, 2, 1, 6]
     assert numbers(questions, ALL, 2) == [5, 4]
 
@@ -66,19 +66,19 @@ def test_the_latest_come_first_and_no_more_than_were_asked_for(questions: Record
         (Wanted(session=7, thread=70), [4]),
     ],
 )
-def test_what_is_asked_of_them_is_what_they_have(questions: RecordQuestions, wanted: Wanted, found: list[int]) -> None:
+def test_what_is_asked_of_them_is_what_they_have(questions: RecordQueries, wanted: Wanted, found: list[int]) -> None:
     assert numbers(questions, wanted) == found
     behind = questions.after(0, wanted, 50)
     assert sorted(int(row.id.removeprefix("req_")) for row in behind) == sorted(found)
 
 
-def test_those_behind_one_are_told_in_the_order_in_which_they_were_written_down(questions: RecordQuestions) -> None:
+def test_those_behind_one_are_told_in_the_order_in_which_they_were_written_down(questions: RecordQueries) -> None:
     assert questions.newest() == 6
     assert [row.number for row in questions.after(4, ALL, 50)] == [5, 6]
     assert [row.number for row in questions.after(0, ALL, 2)] == [1, 2]
 
 
-def test_an_exchange_is_found_by_its_time_and_the_beginning_of_its_id(questions: RecordQuestions) -> None:
+def test_an_exchange_is_found_by_its_time_and_the_beginning_of_its_id(questions: RecordQueries) -> None:
     name = f"req_{3:024d}"
     assert [row.id for row in questions.between(name, NOON, NOON + 9 * SECOND, 2)] == [name]
     assert questions.between(name, NOON, NOON, 2) == []
@@ -86,12 +86,12 @@ def test_an_exchange_is_found_by_its_time_and_the_beginning_of_its_id(questions:
 
 
 @pytest.mark.parametrize("text", [f"req_{6:024d}", "theirs", "msg_1"])
-def test_an_exchange_is_found_by_what_anybody_calls_it(questions: RecordQuestions, text: str) -> None:
+def test_an_exchange_is_found_by_what_anybody_calls_it(questions: RecordQueries, text: str) -> None:
     assert [row.upstream_id for row in questions.anywhere(text, 2)] == ["theirs"]
     assert questions.anywhere(text[:3], 2) == []
 
 
-def test_a_row_has_all_that_an_entry_says(questions: RecordQuestions) -> None:
+def test_a_row_has_all_that_an_entry_says(questions: RecordQueries) -> None:
     (row,) = questions.latest(Wanted(model="small"), 1)
     assert (row.input, row.cache_read, row.output, row.thinking, row.cost) == (100, 60, 20, 5, 1500)
     assert (row.session, row.thread, row.key, row.outcome, row.took) == (7, 70, "bob", "answered", 3000)
@@ -101,7 +101,7 @@ def test_nothing_is_found_in_an_empty_file_and_an_error_is_one_of_the_store(tmp_
     with filling(tmp_path / "state.db"):
         pass
     tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
-    questions = RecordQuestions(tables.connection)
+    questions = RecordQueries(tables.connection)
     assert (questions.newest(), questions.latest(ALL, 5), questions.anywhere("x", 5)) == (0, [], [])
     tables.close()
     with pytest.raises(StoreError):
@@ -134,7 +134,7 @@ def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: Want
     with filling(tmp_path / "state.db"):
         pass
     db = explained(tmp_path / "state.db")
-    questions = RecordQuestions(db)
+    questions = RecordQueries(db)
     for asked in (wanted, replace(wanted, session=7), replace(wanted, session=7, thread=70)):
         questions.latest(asked, 50)
         questions.after(3, asked, 50)

@@ -11,10 +11,10 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 from tests.records.invented import entry, row_of
 
 
@@ -33,7 +33,7 @@ def test_to_add_to_sums_makes_no_file_beside_the_log(tmp_path: Path) -> None:
     """Whatever SQLite keeps for a statement that could fail is in memory: a file of it would be open until the end."""
     batch = Batch()
     for number in range(2000):
-        batch.add(entry(number), Placed(number + 1, number + 1))
+        batch.add(entry(number), AssignedThread(number + 1, number + 1))
     with closing(open_account_tables(str(tmp_path / "state.db"))) as tables:
         for _ in range(2):
             with tables.transaction():
@@ -45,11 +45,11 @@ def test_to_add_to_sums_makes_no_file_beside_the_log(tmp_path: Path) -> None:
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with closing(open_account_tables(str(tmp_path / "state.db"))) as tables:
         with pytest.raises(RuntimeError), tables.transaction():
-            tables.records.add([row_of(entry(1), Placed())])
+            tables.records.add([row_of(entry(1), AssignedThread())])
             raise RuntimeError
         assert tables.records.count() == 0
         with pytest.raises(StoreError, match="no such table"), tables.transaction():
-            tables.records.add([row_of(entry(1), Placed())])
+            tables.records.add([row_of(entry(1), AssignedThread())])
             tables.connection.execute("SELECT * FROM nowhere")
         assert tables.records.count() == 0
 
@@ -74,12 +74,12 @@ def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:
         with reader.reading():
             assert reader.records.count() == 0
             with writer.transaction():
-                writer.records.add([row_of(entry(1), Placed())])
+                writer.records.add([row_of(entry(1), AssignedThread())])
             assert reader.records.count() == 0
         with reader.reading():
             assert reader.records.count() == 1
         with pytest.raises(StoreError), reader.transaction():
-            reader.records.add([row_of(entry(1), Placed())])
+            reader.records.add([row_of(entry(1), AssignedThread())])
         with pytest.raises(StoreError), reader.reading():
             reader.connection.execute("SELECT * FROM nowhere")
 
@@ -112,11 +112,11 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_pitfall_452_four_that_start_at_once_find_the_same_tables(tmp_path: Path) -> None:
-    def start_one(file: str, opened: list[AccountTables]) -> None:
+    def start_one(file: str, opened: list[RecordTables]) -> None:
         opened.append(open_account_tables(file))
 
     for number in range(5):
-        opened: list[AccountTables] = []
+        opened: list[RecordTables] = []
         given = (str(tmp_path / f"{number}.db"), opened)
         starts = [threading.Thread(target=start_one, args=given) for _ in range(4)]
         for start in starts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.records import COLUMNS
 from tests.records.invented import NOON, entry, row_of
@@ -20,7 +20,7 @@ def test_the_columns_are_those_of_the_table() -> None:
 def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
     """Ids of providers and clients are columns, and nothing else; what a row is told by is the file's own number."""
     with closing(open_account_tables(":memory:")) as tables:
-        tables.records.add([row_of(entry(1), Placed()), row_of(entry(1), Placed())])
+        tables.records.add([row_of(entry(1), AssignedThread()), row_of(entry(1), AssignedThread())])
         assert tables.records.count() == 2
         numbers = [row[0] for row in tables.connection.execute("SELECT number FROM records ORDER BY number")]
         assert numbers == [1, 2]
@@ -28,7 +28,7 @@ def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
 
 def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        tables.records.add([row_of(entry(number, time=NOON + number), Placed()) for number in range(10)])
+        tables.records.add([row_of(entry(number, time=NOON + number), AssignedThread()) for number in range(10)])
         assert tables.records.remove_before(NOON + 5, 3) == 3
         left = tables.connection.execute("SELECT min(time) FROM records").fetchone()
         assert left == (NOON + 3,)

@@ -10,7 +10,7 @@ import pytest
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_account_tables
-from dragoman.store.session_queries import Figures, SessionQuestions
+from dragoman.store.session_queries import SessionFigures, SessionQueries
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 from tests.store.test_record_queries import explained
@@ -38,18 +38,20 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def questions(path: Path) -> Iterator[SessionQuestions]:
+def questions(path: Path) -> Iterator[SessionQueries]:
     tables = open_account_tables(str(path), read_only=True)
-    yield SessionQuestions(tables.connection)
+    yield SessionQueries(tables.connection)
     tables.close()
 
 
 def test_figures_are_the_measures_of_the_tables() -> None:
-    assert Figures.__struct_fields__ == MEASURES
-    assert Figures(requests=1, cost=5) + Figures(cost=7, firsts=1) == Figures(requests=1, cost=12, firsts=1)
+    assert SessionFigures.__struct_fields__ == MEASURES
+    assert SessionFigures(requests=1, cost=5) + SessionFigures(cost=7, firsts=1) == SessionFigures(
+        requests=1, cost=12, firsts=1
+    )
 
 
-def test_sessions_are_listed_by_when_they_were_last_heard_of(questions: SessionQuestions) -> None:
+def test_sessions_are_listed_by_when_they_were_last_heard_of(questions: SessionQueries) -> None:
     assert [row.id for row in questions.newest(0, None, 50)] == [2, 1, 3]
     assert [row.id for row in questions.newest(NOON + 1, None, 50)] == [2, 1]
     assert [row.id for row in questions.newest(0, "bob", 50)] == [3]
@@ -70,16 +72,16 @@ def test_sessions_are_listed_by_when_they_were_last_heard_of(questions: SessionQ
     ],
 )
 def test_a_session_is_found_by_its_name_or_how_that_begins(
-    questions: SessionQuestions, text: str, key: str | None, found: list[int]
+    questions: SessionQueries, text: str, key: str | None, found: list[int]
 ) -> None:
     assert [row.id for row in questions.named(text, key, 9)] == found
 
 
-def test_no_more_are_found_than_were_asked_for(questions: SessionQuestions) -> None:
+def test_no_more_are_found_than_were_asked_for(questions: SessionQueries) -> None:
     assert len(questions.named("5f0c", None, 2)) == 2
 
 
-def test_threads_come_with_what_they_came_to_in_all_their_time(questions: SessionQuestions) -> None:
+def test_threads_come_with_what_they_came_to_in_all_their_time(questions: SessionQueries) -> None:
     found = questions.threads(1)
     assert [(thread.id, thread.kind, thread.parent) for thread, _ in found] == [
         (10, "main", 0),
@@ -94,7 +96,7 @@ def test_threads_come_with_what_they_came_to_in_all_their_time(questions: Sessio
     assert questions.threads(99) == []
 
 
-def test_what_sessions_came_to_by_class_is_the_sum_of_their_threads(questions: SessionQuestions) -> None:
+def test_what_sessions_came_to_by_class_is_the_sum_of_their_threads(questions: SessionQueries) -> None:
     found = {(each.session, each.kind): each for each in questions.by_class([1, 2, 3])}
     assert {name: (each.threads, each.figures.cost) for name, each in found.items()} == {
         (1, "main"): (1, 3000),
@@ -105,13 +107,13 @@ def test_what_sessions_came_to_by_class_is_the_sum_of_their_threads(questions: S
     assert questions.by_class([]) == []
 
 
-def test_what_belongs_to_no_session_is_counted_since_a_quarter(questions: SessionQuestions) -> None:
+def test_what_belongs_to_no_session_is_counted_since_a_quarter(questions: SessionQueries) -> None:
     quarter = NOON // 900_000_000
     assert (questions.without_session(quarter).requests, questions.without_session(quarter).others) == (1, 1)
     assert (questions.without_session(quarter + 1).requests, questions.without_session(quarter + 1).others) == (0, 1)
 
 
-def test_the_last_exchange_of_each_thread_is_found(questions: SessionQuestions) -> None:
+def test_the_last_exchange_of_each_thread_is_found(questions: SessionQueries) -> None:
     threads = [thread for thread, _ in questions.threads(1)]
     found = questions.last_exchanges(threads)
     assert {number: (last.time, last.outcome) for number, last in found.items()} == {
@@ -120,11 +122,11 @@ def test_the_last_exchange_of_each_thread_is_found(questions: SessionQuestions) 
     }
 
 
-def test_a_session_speaks_by_its_main_thread_or_by_any(questions: SessionQuestions) -> None:
+def test_a_session_speaks_by_its_main_thread_or_by_any(questions: SessionQueries) -> None:
     assert {row.session: row.id for row in questions.speaking([1, 2, 3])} == {1: 10, 2: 20}
 
 
-def test_sessions_and_threads_are_found_by_number(questions: SessionQuestions) -> None:
+def test_sessions_and_threads_are_found_by_number(questions: SessionQueries) -> None:
     assert {number: row.link for number, row in questions.of([2, 1, 77]).items()} == {1: "", 2: "continues"}
     assert {number: row.label for number, row in questions.thread_rows([11, 78]).items()} == {11: "Explore"}
 
@@ -137,7 +139,7 @@ def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: P
         file.session(7, "round", started=NOON, last=NOON, origin=8, link="subagent")
         file.session(8, "and round", started=NOON, last=NOON, origin=7, link="subagent")
     tables = open_account_tables(str(path), read_only=True)
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     found = questions.below([1, 2, 7])
     assert {number: [row.id for row in rows] for number, rows in found.items()} == {1: [5, 6], 7: [8]}
     assert [row.id for row in questions.newest(0, None, 50)] == [2, 1, 3]
@@ -146,7 +148,7 @@ def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: P
 
 def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     db = explained(path)
-    questions = SessionQuestions(db)
+    questions = SessionQueries(db)
     questions.newest(0, None, 50)
     questions.newest(0, "bob", 50)
     questions.named("5f", None, 9)

@@ -9,11 +9,11 @@ import pytest
 
 from dragoman.store.errors import StoreError
 from dragoman.store.record_tables import open_account_tables
-from dragoman.store.session_tables import MOST_ALIKE, KeptThread, SessionRow, Speakers
+from dragoman.store.session_tables import MOST_ALIKE, SessionRow, SessionTables, StoredThread
 
 
 @pytest.fixture(name="speakers")
-def _speakers() -> Iterator[Speakers]:
+def _speakers() -> Iterator[SessionTables]:
     with closing(open_account_tables(":memory:")) as tables:
         yield tables.speakers
 
@@ -22,11 +22,11 @@ def session(number: int = 1, name: str = "s", key: str = "laptop") -> SessionRow
     return SessionRow(number, key, name, "codex", 0, "", 10, 20)
 
 
-def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) -> KeptThread:
-    return KeptThread(number, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
+def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) -> StoredThread:
+    return StoredThread(number, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
 
 
-def test_a_session_is_found_by_its_key_and_name(speakers: Speakers) -> None:
+def test_a_session_is_found_by_its_key_and_name(speakers: SessionTables) -> None:
     number, other = 1, 2
     speakers.add_sessions([session(number), session(other, key="other")])
     found = speakers.session("laptop", "s")
@@ -55,7 +55,7 @@ def test_numbers_are_never_given_again() -> None:
         assert tables.speakers.numbers() == (3, 7)
 
 
-def test_a_thread_is_found_by_its_session_and_name(speakers: Speakers) -> None:
+def test_a_thread_is_found_by_its_session_and_name(speakers: SessionTables) -> None:
     first = 1
     speakers.add_threads([thread(first), thread(2, of=2)])
     found = speakers.thread(1, "main")
@@ -68,7 +68,7 @@ def test_a_thread_is_found_by_its_session_and_name(speakers: Speakers) -> None:
     assert speakers.thread_of(99) is None
 
 
-def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: Speakers) -> None:
+def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: SessionTables) -> None:
     speakers.save_tips([("a", 2, 0, 5), ("a", 1, 2, 6), ("b", 3, 1, 7), ("c", 4, 0, 8)])
     assert speakers.tips(["a", "b", "x"]) == [("a", 1, 2, 6), ("a", 2, 0, 5), ("b", 3, 1, 7)]
     speakers.save_tips([("a", 1, 1, 9)])
@@ -76,25 +76,25 @@ def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: Spea
 
 
 @pytest.mark.parametrize("asked", [0, 1, 64, 65, 300])
-def test_of_many_digests_it_is_known_which_were_heard_of(speakers: Speakers, asked: int) -> None:
+def test_of_many_digests_it_is_known_which_were_heard_of(speakers: SessionTables, asked: int) -> None:
     speakers.save_tips([(f"d{number}", thread, 0, 5) for number in range(0, 300, 3) for thread in (1, 2)])
     digests = [f"d{number}" for number in range(asked)]
     assert speakers.heard(digests) == set(digests[::3])
 
 
-def test_of_many_that_are_alike_some_are_told(speakers: Speakers) -> None:
+def test_of_many_that_are_alike_some_are_told(speakers: SessionTables) -> None:
     speakers.save_tips([("a", number, 0, 0) for number in range(1000)])
     assert len(speakers.tips(["a"])) == MOST_ALIKE
 
 
-def test_old_tips_are_removed_in_steps(speakers: Speakers) -> None:
+def test_old_tips_are_removed_in_steps(speakers: SessionTables) -> None:
     speakers.save_tips([("a", number, 0, number) for number in range(5)])
     assert [speakers.remove_tips(4, 3) for _ in range(3)] == [3, 1, 0]
     assert speakers.tips(["a"]) == [("a", 4, 0, 4)]
 
 
 def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
-    speakers: Speakers, monkeypatch: pytest.MonkeyPatch
+    speakers: SessionTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.store.session_tables._LOOKED_AT", 2)
     # A digest that has more threads than are looked at once is no end of it.
@@ -123,7 +123,7 @@ def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None
         assert tables.speakers.remove_tips(30, 100) == 30
 
 
-def test_threads_of_older_rules_are_told(speakers: Speakers) -> None:
+def test_threads_of_older_rules_are_told(speakers: SessionTables) -> None:
     speakers.add_threads([thread(number, rules=rules) for number, rules in enumerate((1, 2, 1, 3), 1)])
     assert [row.id for row in speakers.outdated(3, 2)] == [1, 2]
     assert len(speakers.outdated(2, 10)) == 2

@@ -10,7 +10,7 @@ import pytest
 from dragoman.store import Tables, migrations
 from dragoman.store.integrity_check import Examination
 from dragoman.store.migrations import STEPS
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import Item, StoredResponse
 from tests.store.asked import another
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened
 
@@ -31,8 +31,10 @@ def _summed(tables: Tables) -> dict[bytes, int]:
     return dict(tables.connection.execute("SELECT owner, bytes FROM stored_bytes"))
 
 
-def _large(name: str, size: int, status: str = "completed") -> Kept:
-    return Kept(id=name, status=status, previous=None, background=True, provider="chat", alive=0, body=b"x" * size)
+def _large(name: str, size: int, status: str = "completed") -> StoredResponse:
+    return StoredResponse(
+        id=name, status=status, previous=None, background=True, provider="chat", alive=0, body=b"x" * size
+    )
 
 
 def _do_something(tables: Tables, clock: Clock, rng: random.Random, count: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store.errors import is_busy
-from dragoman.store.transaction import KeptFile, Transaction
+from dragoman.store.transaction import StoreConnection, Transaction
 
 
 def _values(db: sqlite3.Connection) -> list[int]:
@@ -56,7 +56,7 @@ def test_one_inside_another_is_undone_alone_by_whoever_catches_its_error() -> No
 
 
 def test_nothing_is_written_behind_a_transaction_that_a_full_disk_took_back() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=KeptFile)) as db:
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=StoreConnection)) as db:
         db.execute("CREATE TABLE kept (value)")
         db.execute("PRAGMA max_page_count = 20")
         db.execute("BEGIN IMMEDIATE")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.erasure import Forgetting
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import AccountTables, open_account_tables
-from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQuestions, pieces
+from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQueries, pieces
 from tests.records.filled import DAY, fill, some_entries, speak
 from tests.records.invented import NOON
 
@@ -24,7 +24,7 @@ FIRST = NOON // 900_000_000
 
 
 @pytest.fixture(scope="module")
-def tables() -> Iterator[AccountTables]:
+def tables() -> Iterator[RecordTables]:
     with closing(open_account_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
@@ -51,7 +51,7 @@ def test_a_time_is_cut_into_pieces_that_are_kept(start: int, length: int) -> Non
 
 @given(st.integers(FIRST - 10, FIRST + 3800), st.integers(0, 3000), st.sets(st.sampled_from(NAMES), min_size=1))
 def test_whatever_the_edges_are_sums_are_those_of_the_quarters(
-    tables: AccountTables, start: int, length: int, names: set[str]
+    tables: RecordTables, start: int, length: int, names: set[str]
 ) -> None:
     ordered = sorted(names)
     listed = ", ".join(ordered)
@@ -61,13 +61,13 @@ def test_whatever_the_edges_are_sums_are_those_of_the_quarters(
         (start, start + length),
     )
     expected = {row[: len(ordered)]: row[len(ordered) :] for row in rows}
-    assert UsageQuestions(tables.connection).by_names(ordered, start, start + length) == expected
+    assert UsageQueries(tables.connection).by_names(ordered, start, start + length) == expected
 
 
-def test_what_everybody_came_to_is_kept_by_quarter(tables: AccountTables) -> None:
+def test_what_everybody_came_to_is_kept_by_quarter(tables: RecordTables) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
     expected = tables.connection.execute(f"SELECT quarter, {sums} FROM sums GROUP BY quarter ORDER BY quarter")
-    questions = UsageQuestions(tables.connection)
+    questions = UsageQueries(tables.connection)
     found = questions.by_quarter(0, 1 << 40)
     assert [(quarter, *measures) for quarter, measures in found] == expected.fetchall()
     assert questions.first() == found[0][0]
@@ -79,7 +79,7 @@ FORGOTTEN = [2, 5, 40]
 
 
 @pytest.fixture(scope="module")
-def speakers() -> Iterator[AccountTables]:
+def speakers() -> Iterator[RecordTables]:
     dice = random.Random(1)
     threads = [(number, 1 + number // 2 if number % 5 else 1 + number // 3) for number in range(1, 121)]
     sessions = sorted({session for _, session in threads})
@@ -89,13 +89,13 @@ def speakers() -> Iterator[AccountTables]:
         for seed in range(2):
             for number, session in threads:
                 said = some_entries(seed * 1000 + number, 3, begin=begins[number], length=LASTS)
-                fill(tables, [(entry, Placed(session, number)) for entry, _ in said])
-        fill(tables, [(entry, Placed()) for entry, _ in some_entries(9, 50)])
+                fill(tables, [(entry, AssignedThread(session, number)) for entry, _ in said])
+        fill(tables, [(entry, AssignedThread()) for entry, _ in some_entries(9, 50)])
         Forgetting(tables.connection).remove_sessions(FORGOTTEN)
         yield tables
 
 
-def expected_of(tables: AccountTables, of: str, start: int, end: int) -> dict[object, tuple[int, ...]]:
+def expected_of(tables: RecordTables, of: str, start: int, end: int) -> dict[object, tuple[int, ...]]:
     """What each thread or session that has a name came to, from its quarters alone."""
     columns = [*MEASURES[:5], "input - cache_read - cache_write", *MEASURES[5:]]
     number = "t.id" if of == "thread" else "t.session"
@@ -116,9 +116,9 @@ def figures_by_number(rows: list[NamedRow], names: tuple[str, ...], of: str) -> 
 @pytest.mark.parametrize(("of", "names"), [("thread", THREAD_NAMES), ("session", SESSION_NAMES)])
 @given(st.integers(FIRST - 10, FIRST + 65 * 96), st.integers(0, 65 * 96), st.integers(1, 150))
 def test_whatever_the_edges_are_threads_and_sessions_come_to_their_quarters(
-    speakers: AccountTables, of: str, names: tuple[str, ...], start: int, length: int, most: int
+    speakers: RecordTables, of: str, names: tuple[str, ...], start: int, length: int, most: int
 ) -> None:
-    questions = UsageQuestions(speakers.connection)
+    questions = UsageQueries(speakers.connection)
     ask = questions.by_thread if of == "thread" else questions.by_session
     expected = expected_of(speakers, of, start, start + length)
     found = ask(start, start + length)
@@ -132,8 +132,8 @@ def test_whatever_the_edges_are_threads_and_sessions_come_to_their_quarters(
     assert set(sorted(expected.values(), key=lambda figures: -figures[12])[:most]) <= set(told.values())
 
 
-def test_what_belongs_to_no_thread_is_asked_for_alone(speakers: AccountTables) -> None:
-    questions = UsageQuestions(speakers.connection)
+def test_what_belongs_to_no_thread_is_asked_for_alone(speakers: RecordTables) -> None:
+    questions = UsageQueries(speakers.connection)
     found = questions.without_thread(0, 1 << 40)
     assert found is not None
     assert sum(found[:1] + found[2:4]) == 50
@@ -142,7 +142,7 @@ def test_what_belongs_to_no_thread_is_asked_for_alone(speakers: AccountTables) -
 
 @given(st.integers(FIRST - 10, FIRST + 65 * 96), st.integers(0, 65 * 96))
 def test_whatever_the_edges_are_who_was_forgotten_comes_to_what_is_left_of_all(
-    speakers: AccountTables, start: int, length: int
+    speakers: RecordTables, start: int, length: int
 ) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
     left = speakers.connection.execute(
@@ -150,19 +150,19 @@ def test_whatever_the_edges_are_who_was_forgotten_comes_to_what_is_left_of_all(
         " AND thread NOT IN (SELECT id FROM threads)",
         (start, start + length),
     ).fetchone()
-    found = UsageQuestions(speakers.connection).forgotten(start, start + length)
+    found = UsageQueries(speakers.connection).forgotten(start, start + length)
     assert found == (None if left[0] is None else left)
 
 
-def test_everybody_together_comes_to_the_sum_of_all_quarters(speakers: AccountTables) -> None:
+def test_everybody_together_comes_to_the_sum_of_all_quarters(speakers: RecordTables) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
     expected = speakers.connection.execute(f"SELECT {sums} FROM sums").fetchone()
-    assert UsageQuestions(speakers.connection).total(0, 1 << 40) == expected
-    assert UsageQuestions(speakers.connection).total(0, FIRST) == (0,) * len(MEASURES)
+    assert UsageQueries(speakers.connection).total(0, 1 << 40) == expected
+    assert UsageQueries(speakers.connection).total(0, FIRST) == (0,) * len(MEASURES)
 
 
-def test_threads_come_with_their_names_as_far_as_they_are_known(tables: AccountTables) -> None:
-    found = UsageQuestions(tables.connection).by_thread(0, 1 << 40)
+def test_threads_come_with_their_names_as_far_as_they_are_known(tables: RecordTables) -> None:
+    found = UsageQueries(tables.connection).by_thread(0, 1 << 40)
     names = {row[1]: dict(zip(THREAD_NAMES, row, strict=False)) for row in found.rows}
     assert set(names) == {1, 2, 3}
     assert found.count == 3
@@ -178,8 +178,8 @@ def test_threads_come_with_their_names_as_far_as_they_are_known(tables: AccountT
     }
 
 
-def test_sessions_come_with_what_their_threads_came_to(tables: AccountTables) -> None:
-    questions = UsageQuestions(tables.connection)
+def test_sessions_come_with_what_their_threads_came_to(tables: RecordTables) -> None:
+    questions = UsageQueries(tables.connection)
     threads = {row[1]: row[len(THREAD_NAMES) :] for row in questions.by_thread(0, 1 << 40).rows}
     assert questions.by_session(0, 1 << 40).rows == [
         ("first", 1, "alice", "claude-cli", *map(add, threads[1], threads[2])),
@@ -189,11 +189,11 @@ def test_sessions_come_with_what_their_threads_came_to(tables: AccountTables) ->
 
 def test_where_nothing_was_written_there_is_no_first_quarter() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        assert UsageQuestions(tables.connection).first() is None
+        assert UsageQueries(tables.connection).first() is None
 
 
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
     with closing(open_account_tables(":memory:")) as tables:
         tables.connection.execute("DROP TABLE thread_sums")
         with pytest.raises(StoreError, match="thread_sums"):
-            UsageQuestions(tables.connection).by_thread(0, 1)
+            UsageQueries(tables.connection).by_thread(0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from dragoman.records.rows import Batch
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_account_tables
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
@@ -14,8 +14,8 @@ from tests.records.invented import entry
 
 def test_what_is_added_twice_is_there_twice() -> None:
     batch = Batch()
-    batch.add(entry(1), Placed(1, 4))
-    batch.add(entry(2, key="bob"), Placed(2, 5))
+    batch.add(entry(1), AssignedThread(1, 4))
+    batch.add(entry(2, key="bob"), AssignedThread(2, 5))
     with closing(open_account_tables(":memory:")) as tables:
         for _ in range(3):
             tables.sums.add(batch.sums())

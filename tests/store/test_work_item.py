@@ -10,7 +10,7 @@ from traceback import walk_tb
 import pytest
 
 from dragoman.store import MEMORY, Tables
-from dragoman.store.work_item import Attempts, Unit, tell
+from dragoman.store.work_item import Attempts, WorkItem, tell
 from tests.store.opened import opened
 
 
@@ -29,8 +29,10 @@ class Counting(asyncio.SelectorEventLoop):
 Told = list[tuple[object, BaseException | None]]
 
 
-def _unit(loop: asyncio.AbstractEventLoop, told: Told, future: asyncio.Future[object] | None = None) -> Unit[object]:
-    return Unit(
+def _unit(
+    loop: asyncio.AbstractEventLoop, told: Told, future: asyncio.Future[object] | None = None
+) -> WorkItem[object]:
+    return WorkItem(
         lambda tables: None,
         lambda unit, done, error: told.append((done, error)),
         writes=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.providers.catalogue import catalogue
 from dragoman.system_service.variables import named_variables, variables_for
 
@@ -23,7 +23,12 @@ key = "$LAPTOP_KEY"
 def test_pitfall_625_what_the_configuration_names_is_known(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(TEXT)
-    assert named_variables(ConfigFile(path=file, origin=Origin.NAMED)) == ("BOX_KEY", "SPARE_KEY", "TEAM", "LAPTOP_KEY")
+    assert named_variables(ConfigFile(path=file, origin=FileOrigin.NAMED)) == (
+        "BOX_KEY",
+        "SPARE_KEY",
+        "TEAM",
+        "LAPTOP_KEY",
+    )
     assert named_variables(None) == ()
 
 

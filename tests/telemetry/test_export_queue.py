@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import LIST, Entry
+from dragoman.records.journal_entry import LIST, JournalEntry
 from dragoman.telemetry import export_queue as telemetry_module
-from dragoman.telemetry.export_queue import DROPPED, FAILED, SENT, Collector, Telemetry, is_installed
+from dragoman.telemetry.export_queue import DROPPED, FAILED, SENT, Collector, TelemetryExporter, is_installed
 from dragoman.telemetry.spans import ProviderPlace
 from tests.records.told_exchanges import (
     BROKEN,
@@ -42,11 +42,11 @@ class Heard:
         self.counts[what] += number
 
 
-def made(address: str, heard: Heard, *, share: float = 1.0) -> Telemetry:
-    return Telemetry(Collector(endpoint=address, share=share), lambda: PLACES, heard.words.append, heard.count)
+def made(address: str, heard: Heard, *, share: float = 1.0) -> TelemetryExporter:
+    return TelemetryExporter(Collector(endpoint=address, share=share), lambda: PLACES, heard.words.append, heard.count)
 
 
-def many(number: int) -> list[Entry]:
+def many(number: int) -> list[JournalEntry]:
     return [replace(WHOLE, id=f"req_{n}") for n in range(number)]
 
 
@@ -229,7 +229,7 @@ def test_an_error_of_its_own_ends_nothing() -> None:
         return PLACES
 
     with collecting() as server:
-        telemetry = Telemetry(Collector(endpoint=server.address), places, heard.words.append, heard.count)
+        telemetry = TelemetryExporter(Collector(endpoint=server.address), places, heard.words.append, heard.count)
         telemetry.export(many(129))
         telemetry.start()
         telemetry.close(PATIENCE)

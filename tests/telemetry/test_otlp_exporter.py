@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from dragoman.telemetry.export_queue import Collector
 from dragoman.telemetry.otlp_exporter import Exporter
-from dragoman.telemetry.spans import Span, SpanNames, spans_of
+from dragoman.telemetry.spans import SpanNames, TraceSpan, spans_of
 from tests.records.told_exchanges import (
     BROKEN,
     FAILED_OVER,
@@ -46,7 +46,7 @@ def exporting(collector: Collector, seconds: float = PATIENCE) -> Iterator[Expor
         exporter.stop()
 
 
-def same(received: Received, span: Span) -> bool:
+def same(received: Received, span: TraceSpan) -> bool:
     """Whether a span is what it was before it was sent."""
     kind = Received.SPAN_KIND_CLIENT if span.calls else Received.SPAN_KIND_INTERNAL
     status = Status.STATUS_CODE_ERROR if span.failed else Status.STATUS_CODE_UNSET

@@ -12,14 +12,14 @@ from dragoman.records.journal_entry import (
     LIST,
     OPEN,
     OTHER,
-    Call,
-    Considered,
-    Entry,
-    Lost,
+    CallEntry,
+    CandidateEntry,
+    JournalEntry,
+    LossEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
-from dragoman.telemetry.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
+from dragoman.telemetry.spans import ProviderPlace, SpanNames, TraceSpan, operation_of, spans_of
 from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 from tests.records.told_exchanges import (
     BROKEN,
@@ -38,7 +38,7 @@ from tests.records.told_exchanges import (
 ALL = (WHOLE, STREAMED, FAILED_OVER, GONE, TURNED_AWAY, BROKEN, LOST)
 
 
-def told(entry: Entry) -> list[Span]:
+def told(entry: JournalEntry) -> list[TraceSpan]:
     return spans_of(entry, PLACES, SpanNames())
 
 
@@ -150,9 +150,9 @@ def test_every_try_is_told_with_what_became_of_it() -> None:
 
 def test_whom_it_might_have_gone_to_is_told_where_somebody_had_to_be_ranked() -> None:
     found = (
-        Considered("anthropic/claude-sonnet-5", cost=1_500_000, first_token=200_000, rate=80.0),
-        Considered("openai/gpt-5.1", "behind: it failed a moment ago", cost=2_000_000),
-        Considered(f"any/{'m' * 5000}", "left out: it takes no tools"),
+        CandidateEntry("anthropic/claude-sonnet-5", cost=1_500_000, first_token=200_000, rate=80.0),
+        CandidateEntry("openai/gpt-5.1", "behind: it failed a moment ago", cost=2_000_000),
+        CandidateEntry(f"any/{'m' * 5000}", "left out: it takes no tools"),
     )
     said = told(replace(WHOLE, considered=found, considered_more=3))[0].attributes
     assert said["dragoman.considered"] == (
@@ -178,7 +178,7 @@ def test_whom_it_might_have_gone_to_is_told_where_somebody_had_to_be_ranked() ->
     ids=["left by its client", "refused", "broken", "crashed", "refused with a status alone", "refused somehow"],
 )
 def test_what_went_wrong_is_told_in_a_word(
-    entry: Entry, failed: bool, error: str | None, reasons: tuple[str, ...] | None
+    entry: JournalEntry, failed: bool, error: str | None, reasons: tuple[str, ...] | None
 ) -> None:
     whole = told(entry)[0]
     assert (whole.failed, whole.attributes.get("error.type")) == (failed, error)
@@ -209,7 +209,7 @@ def test_pitfall_455_what_is_not_known_is_left_out_and_never_zero() -> None:
 
 
 def test_pitfall_455_caches_are_parts_of_the_input() -> None:
-    tokens = Tokens(input=1000, cache_read=900, cache_write=50, output=1)
+    tokens = TokenCounts(input=1000, cache_read=900, cache_write=50, output=1)
     said = told(replace(WHOLE, tokens=tokens))[0].attributes
     assert said["gen_ai.usage.input_tokens"] == 1000
     assert said["gen_ai.usage.cache_read.input_tokens"] == 900
@@ -253,7 +253,7 @@ def test_texts_from_outside_are_cut() -> None:
     ],
     ids=["a conversation", "a count", "embeddings", "a completion", "files", "a list", "one that is still open"],
 )
-def test_what_the_conventions_have_a_word_for_is_told(entry: Entry, operation: str) -> None:
+def test_what_the_conventions_have_a_word_for_is_told(entry: JournalEntry, operation: str) -> None:
     assert operation_of(entry) == operation
     assert bool(told(entry)) == bool(operation)
 
@@ -265,14 +265,16 @@ def test_a_provider_that_is_no_longer_configured_is_told_by_its_name() -> None:
 
 
 def test_the_status_of_a_call_is_its_error_where_nothing_else_is_known() -> None:
-    entry = Entry(
-        id="req_1", time=NOON, outcome=ANSWERED, kind=COUNT, calls=(Call("home", "m", "openai-chat", status=404),)
+    entry = JournalEntry(
+        id="req_1", time=NOON, outcome=ANSWERED, kind=COUNT, calls=(CallEntry("home", "m", "openai-chat", status=404),)
     )
     _, call = spans_of(entry, {"home": ProviderPlace(provider="home")}, SpanNames())
     assert (call.failed, call.attributes["error.type"]) == (True, "404")
 
 
 def test_bookkeeping_is_an_attribute_of_its_own() -> None:
-    whole = told(replace(WHOLE, losses=(Lost("cache_mark", "dropped", "cache"), Lost("top_k", "dropped", "top_k"))))[0]
+    whole = told(
+        replace(WHOLE, losses=(LossEntry("cache_mark", "dropped", "cache"), LossEntry("top_k", "dropped", "top_k")))
+    )[0]
     assert whole.attributes["dragoman.losses"] == ("dropped:top_k",)
     assert whole.attributes["dragoman.bookkeeping_losses"] == ("dropped:cache_mark",)

@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.tokens import request
 from dragoman.tokens.families import family_of
-from dragoman.tokens.request import Count, count_request, count_texts
+from dragoman.tokens.request import CountedTokens, count_request, count_texts
 from tests.tokens.test_documents import pdf
 from tests.tokens.test_pictures import png
 
@@ -345,5 +345,5 @@ def test_any_value_can_stand_in_a_part(kind: str, odd: JsonValue) -> None:
 
 
 def test_a_count_says_what_made_it() -> None:
-    assert isinstance(count_request({}, GPT), Count)
+    assert isinstance(count_request({}, GPT), CountedTokens)
     assert count_request({}, GPT).by == "tokenizer"

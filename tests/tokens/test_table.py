@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from dragoman.tokens.table import Table, fitted_table, read_table
+from dragoman.tokens.table import TokenTable, fitted_table, read_table
 
 EMPTY = b'{"unit":20,"lift":1.0,"classes":{"upper":"","lower":"","other":"","digits":""}'
 GROUPS = ("pieces", "triples", "pairs", "characters", "blocks", "firsts", "first_blocks")
@@ -53,7 +53,7 @@ def test_keys_are_as_long_as_what_they_describe() -> None:
 
 @pytest.mark.parametrize("name", ["upper", "lower", "other", "digits"])
 def test_classes_are_ranges_beyond_ascii(name: str) -> None:
-    table: Table = fitted_table()
+    table: TokenTable = fitted_table()
     ranges = {"upper": table.classes.upper, "lower": table.classes.lower}
     ranges |= {"other": table.classes.other, "digits": table.classes.digits}
     assert not re.compile(f"[{ranges[name]}]").search("".join(map(chr, range(128))).replace("-", ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dragoman.model.session_hints import Sought, Speech
+from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.history_digest import (
     ANSWERS,
     ASKS,
@@ -21,7 +21,7 @@ from dragoman.wire.history_digest import (
 )
 from tests.step_counting import count_steps
 
-SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"t"}), spawning={"Agent": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"t"}), spawning={"Agent": "prompt"})
 
 
 def asked(*pieces: str) -> Turn:
@@ -37,14 +37,14 @@ def gave(*results: tuple[str, str]) -> Turn:
     return ASKS, joined("u", [f"result {call_id}" for call_id, _ in results]), "", told
 
 
-def told(*turns: tuple[str, str], head: str = "You are invented.") -> Speech:
+def told(*turns: tuple[str, str], head: str = "You are invented.") -> SessionHints:
     """What a history shows: turns are of the user (u) and of the model (a)."""
     said = [asked(text) if who == "u" else (ANSWERS, joined("a", [text]), "", ()) for who, text in turns]
     return speech_in(said, SOUGHT, instructions=head)
 
 
 def test_agents_are_named_by_the_calls_that_began_them_or_by_their_results() -> None:
-    sought = Sought(key=b"k" * 32, spawning={"spawn_agent": "message"}, naming={"spawn_agent": "agent_type"})
+    sought = HintQuery(key=b"k" * 32, spawning={"spawn_agent": "message"}, naming={"spawn_agent": "agent_type"})
     ids = [f"01a1ed0c-ed40-7921-8a10-5208317e73e{number}" for number in range(4)]
     turns = [
         asked("go"),
@@ -134,7 +134,7 @@ def test_a_session_is_read_at_the_beginning_of_a_result_alone() -> None:
 
 
 def test_nothing_is_digested_where_nobody_said_anything() -> None:
-    assert told() == Speech(instructions=len("You are invented."))
+    assert told() == SessionHints(instructions=len("You are invented."))
     assert told(("a", "b")).tip == ""
     assert told(("u", "")).tip == ""
 

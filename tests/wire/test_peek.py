@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.model.request_features import Opening
-from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.model.request_features import ConversationStart
+from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
 
 TEXTS = msgspec.json.Decoder(list[str])
 
@@ -49,7 +49,12 @@ def test_texts_stand_alone_or_in_parts() -> None:
 
 def test_a_conversation_opens_with_the_users_first_words() -> None:
     rules, hello, more = (Raw(text) for text in (b'"Be brief."', b'"Hello!"', b'"And now?"'))
-    said = [Spoken("system", rules), Spoken("system", more), Spoken("user", hello), Spoken("user", more)]
-    assert opening_in(said) == Opening(instructions="Be brief.", text="Hello!")
-    assert opening_in(said, "Be kind.") == Opening(instructions="Be kind.", text="Hello!")
-    assert opening_in(said[:2]) == Opening()
+    said = [
+        PeekedMessage("system", rules),
+        PeekedMessage("system", more),
+        PeekedMessage("user", hello),
+        PeekedMessage("user", more),
+    ]
+    assert opening_in(said) == ConversationStart(instructions="Be brief.", text="Hello!")
+    assert opening_in(said, "Be kind.") == ConversationStart(instructions="Be kind.", text="Hello!")
+    assert opening_in(said[:2]) == ConversationStart()

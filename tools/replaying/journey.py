@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.providers.catalogue import Listing, catalogue
+from dragoman.providers.catalogue import CatalogueEntry, catalogue
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.oracles import check_request
@@ -261,8 +261,8 @@ def model_of(exchange: Exchange) -> str:
 
 
 @cache
-def _hosts() -> dict[str, Listing]:
-    hosts: dict[str, Listing] = {}
+def _hosts() -> dict[str, CatalogueEntry]:
+    hosts: dict[str, CatalogueEntry] = {}
     for listing in catalogue().values():
         for endpoint in listing.endpoints:
             host = urlsplit(endpoint.base_url).hostname
@@ -271,7 +271,7 @@ def _hosts() -> dict[str, Listing]:
     return hosts
 
 
-def listing_of(exchange: Exchange) -> Listing | None:
+def listing_of(exchange: Exchange) -> CatalogueEntry | None:
     """Who answered, of those that the catalogue knows: by the address, else by a word of the file's name."""
     known = catalogue()
     if exchange.host:

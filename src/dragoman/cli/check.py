@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import GREEN, RED, Column, Screen, printable, progress, screen_of, table
+from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, progress, screen_of, table
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, doubts
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust_summary import describe_line
 from dragoman.model.losses import Strict
@@ -79,9 +79,9 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     if not lines:
         return
     # Names are resolved for these alone.
-    from dragoman.gateway.model_resolver import AbsentModel, Routes
+    from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
 
-    routes = Routes(settings)
+    routes = ModelResolver(settings)
     for line in lines:
         try:
             found = {target.id: target for target in _priced(routes.route(line.pattern, PROTOCOLS[0].name))}
@@ -98,7 +98,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
             yield f"models.{dotted((line.pattern,))}: the price of {target.id} is unknown: {then}; say it in {section}"
 
 
-def _needs_prices(line: Line) -> bool:
+def _needs_prices(line: RouteConfig) -> bool:
     return line.max_cost is not None or POLICIES[line.policy].prices
 
 
@@ -156,7 +156,7 @@ def _unpriced(settings: Settings) -> Iterator[str]:
             yield target
 
 
-def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:
+def _as_text(rows: Sequence[tuple[str, ...]], screen: OutputScreen) -> Iterator[str]:
     """The summary: for people each title once, at the side, and names in a column."""
     if not screen.terminal:
         yield from ("\t".join(map(printable, row)) for row in rows)
@@ -177,7 +177,7 @@ def _describe(provider: Provider) -> str:
     return f"{protocols}; {'no key' if provider.auth == 'none' else f'credentials of {provider.auth}'}"
 
 
-def _target(line: Line) -> str:
+def _target(line: RouteConfig) -> str:
     return f"{describe_line(line)}{_strict(line.strict)}"
 
 
@@ -185,7 +185,7 @@ def _strict(strict: Strict) -> str:
     return ' strict = "all"' if strict == "all" else " strict" if strict else ""
 
 
-def _live(settings: Settings, screen: Screen) -> int:
+def _live(settings: Settings, screen: OutputScreen) -> int:
     # The gateway is needed for this alone.
     from dragoman.gateway.provider_probe import check_live
 

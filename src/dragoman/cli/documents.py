@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dragoman.cli.terminal import Screen, printable, screen_of, wrapped
+from dragoman.cli.terminal import OutputScreen, printable, screen_of, wrapped
 from dragoman.errors import DragomanError, WireError
 
 _CHUNK = 65536
@@ -56,7 +56,7 @@ def prompt(question: str) -> None:
     sys.stderr.flush()
 
 
-def say(text: str, screen: Screen | None = None) -> None:
+def say(text: str, screen: OutputScreen | None = None) -> None:
     """Write text to the standard output, with signs that it can show; JSON is for `write`."""
     write((screen or screen_of(sys.stdout)).encode(text) + b"\n")
 

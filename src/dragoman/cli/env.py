@@ -18,7 +18,7 @@ from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.launching.client_process import EXCEPTIONS, past_proxies
-from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Wish
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchOptions
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
 from dragoman.launching.names import MOST_NAMES, ask_names
@@ -105,13 +105,13 @@ def warn_of_clear_text(address: str, key: GivenKey) -> None:
         documents.complain(f"warning: the gateway's key is sent to {address} in clear text")
 
 
-def wish_of(client: Client, options: argparse.Namespace, settings: Settings, address: str) -> Wish:
+def wish_of(client: LaunchableClient, options: argparse.Namespace, settings: Settings, address: str) -> LaunchOptions:
     """What the user asked for, if the client can have it."""
     if client.needs_model and options.model is None:
         raise UsageError(f"{client.name} has to be told which model to ask for: --model NAME")
     if options.small_model is not None and not client.has_small_model:
         raise UsageError(f"{client.name} asks for one model only; leave out --small-model")
-    return Wish(
+    return LaunchOptions(
         url=address,
         model=options.model,
         small_model=options.small_model,
@@ -121,7 +121,9 @@ def wish_of(client: Client, options: argparse.Namespace, settings: Settings, add
     )
 
 
-def with_sizes(wish: Wish, client: Client, settings: Settings, key: GivenKey, running: str | None) -> Wish:
+def with_sizes(
+    wish: LaunchOptions, client: LaunchableClient, settings: Settings, key: GivenKey, running: str | None
+) -> LaunchOptions:
     """A wish with what is known of its models: by the gateway that runs, else by the configuration."""
     names = wish.models if client.offers_models else wish.asked
     if not names:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from dragoman.cli import formatting
 from dragoman.cli.ledger import left_out
-from dragoman.cli.record_file import Recorded
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table, wrapped
+from dragoman.cli.record_file import RecordFile
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
 from dragoman.records.exchanges import Exchange, classes_of, fresh_of
-from dragoman.records.journal_entry import Call, Considered, Money, Tokens
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, Money, TokenCounts
 from dragoman.records.thread_tree import CERTAIN
 
 _ATTEMPTS = (
@@ -43,7 +43,7 @@ _MEANING = "docs/losses.md"
 _LEFT_OUT = "left out"
 
 
-def as_page(exchange: Exchange, kept: Recorded, screen: Screen, *, all_losses: bool = False) -> Iterator[str]:
+def as_page(exchange: Exchange, kept: RecordFile, screen: OutputScreen, *, all_losses: bool = False) -> Iterator[str]:
     """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
     exact = not screen.terminal
     facts = [(name, words) for name, words in _facts(exchange, kept, exact) if words]
@@ -65,7 +65,7 @@ def as_page(exchange: Exchange, kept: Recorded, screen: Screen, *, all_losses: b
             yield from wrapped(screen, f"What each loss means: {_MEANING}")
 
 
-def _ranking(exchange: Exchange, screen: Screen, exact: bool) -> Iterator[str]:
+def _ranking(exchange: Exchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
     """Who was considered: as they would be tried, then those that were left out."""
     considered, more = exchange.details.considered, exchange.details.considered_more
     if not considered:
@@ -77,7 +77,7 @@ def _ranking(exchange: Exchange, screen: Screen, exact: bool) -> Iterator[str]:
         yield f"and {more} more"
 
 
-def _candidate(place: int, found: Considered, exact: bool) -> tuple[str, ...]:
+def _candidate(place: int, found: CandidateEntry, exact: bool) -> tuple[str, ...]:
     return (
         _NONE if found.why.startswith(_LEFT_OUT) else str(place),
         quoted(found.target),
@@ -89,7 +89,7 @@ def _candidate(place: int, found: Considered, exact: bool) -> tuple[str, ...]:
     )
 
 
-def _facts(exchange: Exchange, kept: Recorded, exact: bool) -> Iterator[tuple[str, str]]:
+def _facts(exchange: Exchange, kept: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
     row, details = exchange.row, exchange.details
     ended = [
         row.outcome,
@@ -149,7 +149,7 @@ def _thread(exchange: Exchange) -> str:
     return f"{thread.id}, {quoted(thread.kind)}{label}, by rule {quoted(thread.rule)}{sure}"
 
 
-def _tokens(tokens: Tokens | None, estimated: bool, exact: bool) -> str:
+def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
     """The four classes, which do not overlap, and what they are of."""
     if tokens is None:
         return ""
@@ -186,7 +186,7 @@ def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
     return words
 
 
-def _attempt(number: int, call: Call, exact: bool) -> tuple[str, ...]:
+def _attempt(number: int, call: CallEntry, exact: bool) -> tuple[str, ...]:
     tokens, money = call.tokens, call.money
     counts = _NONE
     if tokens is not None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.cli import documents, formatting, ledger
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
+from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS, recognise
@@ -83,7 +83,7 @@ def _as_json(source: str, versions: list[Version]) -> str:
     return encode_text({"source": source, "dialects": dialects})
 
 
-def _as_rows(source: str, versions: list[Version], screen: Screen, *, all_losses: bool) -> Iterator[str]:
+def _as_rows(source: str, versions: list[Version], screen: OutputScreen, *, all_losses: bool) -> Iterator[str]:
     """Each version whole on one line, and a line for each loss."""
     rows = [
         (version.protocol, _words(version, source), version.problem or encode_text(version.body))
@@ -100,7 +100,7 @@ def _as_rows(source: str, versions: list[Version], screen: Screen, *, all_losses
         yield from table(screen, _LOST, lost)
 
 
-def _as_text(source: str, versions: list[Version], screen: Screen, *, all_losses: bool) -> str:
+def _as_text(source: str, versions: list[Version], screen: OutputScreen, *, all_losses: bool) -> str:
     size = max((screen.width - len(_GAP) * (len(versions) - 1)) // len(versions), _NARROWEST)
     columns = [_column(version, source, size) for version in versions]
     height = max(len(column) for column in columns)

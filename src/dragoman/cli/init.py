@@ -15,10 +15,10 @@ from dragoman.config.config_file import FILE_NAME, FILE_VARIABLE, config_folder
 from dragoman.config.container import HOST, in_container
 from dragoman.config.discovery import LOCAL
 from dragoman.config.keys import hash_text, new_key
-from dragoman.config.starter_file import Finding, first_file, with_keys
+from dragoman.config.starter_file import UsableProvider, first_file, with_keys
 from dragoman.errors import DragomanError
 from dragoman.launching.local_servers import found_at
-from dragoman.providers.catalogue import Listing, catalogue
+from dragoman.providers.catalogue import CatalogueEntry, catalogue
 
 _WIDTH = 79
 _INDENT = " " * 16
@@ -92,7 +92,7 @@ def _place(named: str | None) -> Path:
     return folder / FILE_NAME
 
 
-def _servers(known: Mapping[str, Listing]) -> list[Finding]:
+def _servers(known: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
     """Local servers that answer; in a container those of its host, too."""
     addresses = {name: known[name].endpoints[0].base_url for name in LOCAL if name in known}
     models = found_at(addresses)
@@ -103,7 +103,7 @@ def _servers(known: Mapping[str, Listing]) -> list[Finding]:
         moved = {name: others[name] for name in there}
         models |= there
     return [
-        Finding(
+        UsableProvider(
             name=name,
             title=known[name].title,
             base_url=moved.get(name, addresses[name]),
@@ -116,7 +116,7 @@ def _servers(known: Mapping[str, Listing]) -> list[Finding]:
     ]
 
 
-def _described(number: int, found: Finding) -> list[str]:
+def _described(number: int, found: UsableProvider) -> list[str]:
     if found.variable:
         words = f"{found.variable} is set"
     else:
@@ -126,7 +126,7 @@ def _described(number: int, found: Finding) -> list[str]:
     return textwrap.wrap(text, _WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
-def _chosen(found: Sequence[Finding]) -> list[Finding]:
+def _chosen(found: Sequence[UsableProvider]) -> list[UsableProvider]:
     """Those that are to be used, by their numbers or names."""
     while True:
         words = _asked("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
@@ -139,7 +139,7 @@ def _chosen(found: Sequence[Finding]) -> list[Finding]:
         _say(f"{wrong} is none of them.")
 
 
-def _meant(word: str, found: Sequence[Finding]) -> Finding | None:
+def _meant(word: str, found: Sequence[UsableProvider]) -> UsableProvider | None:
     if word.isascii() and word.isdigit():
         return found[int(word) - 1] if 0 < int(word) <= len(found) else None
     return next((each for each in found if each.name == word), None)
@@ -174,7 +174,7 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _tell_next(path: Path, named: str | None, chosen: Sequence[Finding], key: str) -> None:
+def _tell_next(path: Path, named: str | None, chosen: Sequence[UsableProvider], key: str) -> None:
     _say("", f"Written: {path}")
     if key:
         _say("The gateway key is shown this once; clients send it:", f"  export DRAGOMAN_KEY={key}")

@@ -23,8 +23,8 @@ from dragoman.config.config_file import state_folder
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
-from dragoman.launching.client_process import Run, environment_of, program_of
-from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
+from dragoman.launching.client_process import ClientRun, environment_of, program_of
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchPlan
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
 from dragoman.launching.local_servers import found_at
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     key = (key_of_own if running is None else find_key)(settings, os.environ, options.key_file)
     if running is not None:
         warn_of_clear_text(running, key)
-    with Run() as client_run, _gateway(options, running, key) as address:
+    with ClientRun() as client_run, _gateway(options, running, key) as address:
         look(client, [options.model, options.small_model], settings, key, address)
         name = options.name or f"{client.name}-{secrets.token_hex(4)}"
         plan = _plan(client, options, settings, key, address, name)
@@ -124,10 +124,10 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     A gateway that runs may have another configuration.
     """
     # Here, so that the other commands start without a server's modules.
-    from dragoman.gateway.model_resolver import Routes, UnknownModel
+    from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES
 
-    routes = Routes(settings)
+    routes = ModelResolver(settings)
     found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
     routes.listed = lambda provider: found.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
@@ -151,8 +151,8 @@ def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) ->
 
 
 def _plan(
-    client: Client, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str, name: str
-) -> Plan:
+    client: LaunchableClient, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str, name: str
+) -> LaunchPlan:
     """What the client is told."""
     wish = with_sizes(wish_of(client, options, settings, address), client, settings, key, address)
     option = client.plan(wish).settings
@@ -168,7 +168,7 @@ def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
 
 
 def _sum_up(
-    client: Client, options: argparse.Namespace, status: int, launch: Launch | None, before: Launch | None
+    client: LaunchableClient, options: argparse.Namespace, status: int, launch: Launch | None, before: Launch | None
 ) -> None:
     """Show the totals of the client's run, and how its session is resumed, unless the run failed."""
     named = f"{options.name}: " if options.name else ""
@@ -184,7 +184,7 @@ def _sum_up(
         documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
 
 
-def _again(client: Client, options: argparse.Namespace, session: str) -> str:
+def _again(client: LaunchableClient, options: argparse.Namespace, session: str) -> str:
     """The command that resumes a session."""
     said = [
         (f"--{name.replace('_', '-')}", value)
@@ -195,7 +195,7 @@ def _again(client: Client, options: argparse.Namespace, session: str) -> str:
     return shlex.join(["dragoman", NAME, client.name, *wishes, "--", client.resumes, session])
 
 
-def _hint(client: Client) -> None:
+def _hint(client: LaunchableClient) -> None:
     """Say once, and then never again on this machine, what is good to know of a client."""
     folder = state_folder(os.environ)
     if not client.hint or folder is None:

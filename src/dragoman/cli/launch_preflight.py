@@ -9,7 +9,7 @@ from msgspec import Struct, ValidationError, convert
 from dragoman.cli import documents
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLAUDE_SUFFIX, Client
+from dragoman.launching.clients import CLAUDE_SUFFIX, LaunchableClient
 from dragoman.launching.gateway import PageError, route_of
 from dragoman.launching.keys import GivenKey
 from dragoman.wire.json import encode
@@ -30,7 +30,9 @@ class _Told(Struct):
     checked: list[_Target] = []
 
 
-def look(client: Client, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str) -> None:
+def look(
+    client: LaunchableClient, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str
+) -> None:
     """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
     # Here, so that the other commands start without it.
     from concurrent.futures import ThreadPoolExecutor

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dragoman import translate
 from dragoman.cli import formatting
-from dragoman.cli.terminal import Column, Screen, table
+from dragoman.cli.terminal import Column, OutputScreen, table
 from dragoman.translate import LossLine, changes_in
 from dragoman.wire.json import encode_text
 
@@ -23,7 +23,7 @@ def as_json(losses: Sequence[LossLine]) -> str:
     return encode_text(translate.as_json(losses))
 
 
-def as_table(losses: Sequence[LossLine], screen: Screen, *, all_losses: bool = False) -> str:
+def as_table(losses: Sequence[LossLine], screen: OutputScreen, *, all_losses: bool = False) -> str:
     """The ledger as a table; the notes go on below. Without `all_losses`, bookkeeping is a number."""
     if not losses:
         return "nothing was lost"

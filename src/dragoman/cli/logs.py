@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli import documents
 from dragoman.cli.parser import UNREAD, add_all_losses
 from dragoman.cli.record_file import (
-    Recorded,
+    RecordFile,
     add_config,
     add_since,
     looked_into,
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     return _follow(kept, wanted, number, tell) if options.follow else status
 
 
-def _show(kept: Recorded, options: argparse.Namespace) -> int:
+def _show(kept: RecordFile, options: argparse.Namespace) -> int:
     """All that is known of one."""
     from dragoman.cli.exchange_page import as_page
     from dragoman.records import exchanges
@@ -98,7 +98,7 @@ def _show(kept: Recorded, options: argparse.Namespace) -> int:
     return status
 
 
-def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
+def _wanted(kept: RecordFile, options: argparse.Namespace) -> Wanted:
     from dragoman.records.sessions import find
     from dragoman.store.record_queries import Wanted
 
@@ -117,7 +117,7 @@ def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
     )
 
 
-def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> tuple[int, int]:
+def _latest(kept: RecordFile, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> tuple[int, int]:
     """Tell the latest; give the number behind which others come, and the status."""
     from dragoman.records import exchanges
 
@@ -131,7 +131,7 @@ def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange]
     return max([number, *(each.row.number for each in found)]), status
 
 
-def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
+def _follow(kept: RecordFile, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
     """Tell those that come, until nobody reads it any more, or an interrupt."""
     from dragoman.records import exchanges
     from dragoman.store import StoreError
@@ -160,7 +160,7 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
 
 
-def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange], None]:
+def _teller(kept: RecordFile, options: argparse.Namespace) -> Callable[[Exchange], None]:
     """What tells one exchange."""
     if options.json:
         from dragoman.records.exchanges import as_json
@@ -189,7 +189,7 @@ def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange],
 
 def record_of(exchange: Exchange) -> Record:
     """An exchange as the gateway's log has it; its clock begins with it."""
-    from dragoman.gateway.observability.record import Attempt, Record
+    from dragoman.gateway.observability.record import Record, RecordedAttempt
     from dragoman.model.features import weight_of
     from dragoman.model.response import Usage
     from dragoman.translate import LossLine
@@ -214,7 +214,7 @@ def record_of(exchange: Exchange) -> Record:
         reason=row.reason,
         stream=bool(row.stream),
         attempts=tuple(
-            Attempt(
+            RecordedAttempt(
                 provider=call.provider,
                 model=call.model,
                 protocol=call.protocol,

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running
@@ -106,7 +106,7 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[D
     return names
 
 
-def as_table(names: Sequence[DescribedName], screen: Screen) -> Iterator[str]:
+def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[str]:
     """The names as a table; people are told what its columns mean."""
     if not screen.terminal:
         yield from table(screen, _WHOLE, [row for name in names for row in _whole(name)])

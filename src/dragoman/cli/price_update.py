@@ -22,7 +22,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, Unreachable, UsageError
 from dragoman.prices.changes import Bounds, Change, Changes, compare
 from dragoman.prices.price_source import read_upstream
-from dragoman.prices.table import Table, check_table, own_table, read_table
+from dragoman.prices.table import PriceBookTable, check_table, own_table, read_table
 
 # Where the collection is published that the book of a release is made of.
 PUBLISHED = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main/prices/new_data/v2/data.json"
@@ -75,13 +75,13 @@ def _fetched(source: str) -> bytes:
 
 async def _fetch(url: str) -> bytes:
     # The client is needed for this alone.
-    from dragoman.http.client import Client
-    from dragoman.http.upstream_call import Call
+    from dragoman.http.client import HttpClient
+    from dragoman.http.upstream_call import UpstreamRequest
 
-    client = Client(connect_timeout=_CONNECT)
+    client = HttpClient(connect_timeout=_CONNECT)
     try:
         async with asyncio.timeout(_WHOLE):
-            flight = client.open(Call(method="GET", url=url, headers=[(b"accept", b"application/json")]))
+            flight = client.open(UpstreamRequest(method="GET", url=url, headers=[(b"accept", b"application/json")]))
             try:
                 await flight.head()
                 if flight.status != 200:
@@ -101,14 +101,14 @@ async def _fetch(url: str) -> bytes:
         await client.close()
 
 
-def _read(data: bytes) -> Table:
+def _read(data: bytes) -> PriceBookTable:
     """A compiled table, or the collection that tables are made of, as it is today."""
     if data.lstrip()[:1] == b"{":
         return read_table(data)
     return read_upstream(data, "published", time.strftime("%Y-%m-%d", time.gmtime()))
 
 
-def _told(present: Table, book: Table, changes: Changes) -> list[str]:
+def _told(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> list[str]:
     """What would change, the steep ones first, in lines that are not too many."""
     lines = [f"from {present.title}", f"to   {book.title}"]
     steep = [f"! {_words(change)}" for change in changes.steep]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.cli import documents
 from dragoman.cli.price_update import PUBLISHED, update
-from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, dollars
@@ -38,7 +38,7 @@ _LEGEND = "US dollars for a million tokens; READ, WRITE and 1H are of caches; ? 
 NOTHING_FOUND = 1
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class PriceLine(Struct, frozen=True, kw_only=True):
     """One model under a name."""
 
     name: str
@@ -95,7 +95,7 @@ def run_update(options: argparse.Namespace) -> int:
     return update(settings, options.source, agreed=options.yes, dry=options.dry_run)
 
 
-def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterator[Line]:
+def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterator[PriceLine]:
     """What a pattern means: a target as it would be priced, overrides, and entries of the book."""
     wanted = pattern.lower()
     known: set[str] = set()
@@ -106,17 +106,17 @@ def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterat
             facts = facts_of(book, provider, model, now) if provider else book.find(name, model, now)
             if facts is not None:
                 known.add(target)
-                yield Line(name=target, facts=facts)
+                yield PriceLine(name=target, facts=facts)
     for _, facts in book.entries(now):
         if facts.entry not in known and _fits(facts.entry, wanted):
-            yield Line(name=facts.entry, facts=facts)
+            yield PriceLine(name=facts.entry, facts=facts)
 
 
 def _fits(name: str, wanted: str) -> bool:
     return fnmatch.fnmatchcase(name.lower(), wanted) if "*" in wanted else wanted in name.lower()
 
 
-def as_table(book: Book, lines: list[Line], screen: Screen) -> str:
+def as_table(book: Book, lines: list[PriceLine], screen: OutputScreen) -> str:
     """The lines as a table, for people with the book that they are from and what the columns mean."""
     title = printable(book.table.title)
     if not lines:
@@ -125,7 +125,7 @@ def as_table(book: Book, lines: list[Line], screen: Screen) -> str:
     return "\n".join([title, "", *rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
 
-def _row(line: Line, screen: Screen) -> tuple[str, ...]:
+def _row(line: PriceLine, screen: OutputScreen) -> tuple[str, ...]:
     facts = line.facts
     rates = named(facts.rates or Rates())
     amounts = [_amount(member, rates[member]) for member in _RATES]
@@ -138,7 +138,7 @@ def _amount(member: str, rate: int | None) -> str:
     return "?" if rate is None else dollars(member, rate)
 
 
-def _more(line: Line) -> Iterator[str]:
+def _more(line: PriceLine) -> Iterator[str]:
     """What has no column: where it is from, fees, other lengths and tiers."""
     facts = line.facts
     if facts.entry and facts.entry != line.name:
@@ -155,7 +155,7 @@ def _more(line: Line) -> Iterator[str]:
         yield f"tiers {', '.join(facts.tiers)}"
 
 
-def _as_json(book: Book, lines: list[Line]) -> JsonObject:
+def _as_json(book: Book, lines: list[PriceLine]) -> JsonObject:
     table = book.table
     return {
         "book": {"source": table.source, "version": table.version, "taken": table.taken},
@@ -163,7 +163,7 @@ def _as_json(book: Book, lines: list[Line]) -> JsonObject:
     }
 
 
-def _line_as_json(line: Line) -> JsonObject:
+def _line_as_json(line: PriceLine) -> JsonObject:
     facts = line.facts
     return {
         "name": line.name,

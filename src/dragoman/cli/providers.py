@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import GREEN, Column, Screen, screen_of, table, wrapped
+from dragoman.cli.terminal import GREEN, Column, OutputScreen, screen_of, table, wrapped
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.launching.local_servers import found_at
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.providers.catalogue import Listing, catalogue
+from dragoman.providers.catalogue import CatalogueEntry, catalogue
 from dragoman.providers.provider import Endpoint
 from dragoman.wire.json import encode_text
 
@@ -32,7 +32,7 @@ _LETTERS = {"anthropic-messages": "A", "openai-chat": "C", "openai-responses": "
 _LEGEND = "A is anthropic-messages, C openai-chat, R openai-responses; those that are set up come first."
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class ProviderLine(Struct, frozen=True, kw_only=True):
     """One provider: what is known of it and whether it can be used."""
 
     name: str
@@ -72,14 +72,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def lines_of(settings: Settings, known: Mapping[str, Listing], found: Iterable[str] = ()) -> list[Line]:
+def lines_of(settings: Settings, known: Mapping[str, CatalogueEntry], found: Iterable[str] = ()) -> list[ProviderLine]:
     """Those that are set up in the order of the settings, those that lack something, then all of the catalogue."""
     lines = []
     there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in found])}
     for name in dict.fromkeys((*there, *settings.absent, *known)):
         provider, listing, missing = there.get(name), known.get(name), settings.absent.get(name)
         lines.append(
-            Line(
+            ProviderLine(
                 name=name,
                 title=listing.title if listing else "",
                 endpoints=provider.endpoints if provider else listing.endpoints if listing else (),
@@ -92,7 +92,7 @@ def lines_of(settings: Settings, known: Mapping[str, Listing], found: Iterable[s
     return lines
 
 
-def _as_json(line: Line) -> JsonObject:
+def _as_json(line: ProviderLine) -> JsonObject:
     return {
         "name": line.name,
         "title": line.title,
@@ -105,13 +105,13 @@ def _as_json(line: Line) -> JsonObject:
     }
 
 
-def as_table(lines: list[Line], screen: Screen) -> str:
+def as_table(lines: list[ProviderLine], screen: OutputScreen) -> str:
     """The lines as a table, with a word on its letters for people."""
     rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
     return "\n".join([*rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
 
-def _row(line: Line, screen: Screen) -> tuple[str, ...]:
+def _row(line: ProviderLine, screen: OutputScreen) -> tuple[str, ...]:
     spoken = {endpoint.protocol for endpoint in line.endpoints}
     letters = "".join(letter if name in spoken else "·" for name, letter in _LETTERS.items())
     address = line.endpoints[0].base_url if line.endpoints else ""

@@ -27,7 +27,7 @@ from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
     from dragoman.records.time_range import Zone
-    from dragoman.store.record_tables import AccountTables
+    from dragoman.store.record_tables import RecordTables
 
 _MICRO = 1_000_000
 # Names from outside are shown up to so many letters.
@@ -36,7 +36,7 @@ _LONGEST = 60
 INCOMPLETE = 1
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordFile(Struct, frozen=True, kw_only=True):
     """The file in which exchanges are accounted for, and the zone of its days."""
 
     path: str
@@ -80,7 +80,7 @@ def add_since(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def recorded(options: argparse.Namespace) -> Recorded:
+def recorded(options: argparse.Namespace) -> RecordFile:
     """The file that the configuration names."""
     from dragoman.records.time_range import zone_of
     from dragoman.store import MEMORY
@@ -90,7 +90,7 @@ def recorded(options: argparse.Namespace) -> Recorded:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.records:
         documents.complain("note: storage.records is false: exchanges are not recorded any more")
-    return Recorded(path=storage.path, zone=zone_of(storage.zone))
+    return RecordFile(path=storage.path, zone=zone_of(storage.zone))
 
 
 def nothing_yet(path: str) -> str:
@@ -124,8 +124,8 @@ def drain(path: str, complain: Callable[[str], None] = documents.complain) -> in
 
 @contextmanager
 def looked_into(
-    kept: Recorded, complain: Callable[[str], None] = documents.complain
-) -> Iterator[tuple[AccountTables, int]]:
+    kept: RecordFile, complain: Callable[[str], None] = documents.complain
+) -> Iterator[tuple[RecordTables, int]]:
     """The tables, to read only, with all that was written until now, and the status of that."""
     from dragoman.store.record_tables import open_account_tables
 

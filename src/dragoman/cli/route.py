@@ -10,7 +10,7 @@ import sys
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
 from dragoman.cli.formatting import tokens
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running, is_running, route_of
@@ -126,7 +126,7 @@ def _planned(settings: Settings, asked: dict[str, str], body: bytes, program: st
     return asyncio.run(planned(settings, body, question))
 
 
-def as_text(told: JsonObject, screen: Screen) -> str:
+def as_text(told: JsonObject, screen: OutputScreen) -> str:
     """A decision in words and a table."""
     rules = _list(told, "rules")
     chosen = _text(told, "chosen") or "nobody"

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.startup_banner import Found, lines_to_try, provider_lines
+from dragoman.cli.startup_banner import FoundModels, lines_to_try, provider_lines
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.env_file import read_env_file
 from dragoman.config.file_schema import SERVER
@@ -29,7 +29,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.trust_summary import describe_line
-from dragoman.config.values import Kind, address_to_call, is_loopback
+from dragoman.config.values import ValueType, address_to_call, is_loopback
 from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _MOST_SETTINGS = 50
 # What the command line may say instead of `[server]`.
-_OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
+_OPTIONS: Mapping[str, ValueType[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.access.protection import bound_host, protection_at_start, with_local
     from dragoman.gateway.observability.log_file import LogFile
     from dragoman.gateway.observability.logs import Log
-    from dragoman.gateway.processes.config_reload import Duty
+    from dragoman.gateway.processes.config_reload import WorkerSettings
     from dragoman.gateway.processes.listen_socket import bind
     from dragoman.gateway.processes.sighup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         # Who sits there has the greeting, and `dragoman doctor`.
         _tell_settings(log, settings, file, options)
     again = replace(file, again=True) if file is not None else None
-    duty = Duty(
+    duty = WorkerSettings(
         read=partial(read, again),
         log=log,
         protection=protection,
@@ -203,7 +203,7 @@ def _tell_settings(log: Log, settings: Settings, file: ConfigFile | None, option
 
 def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
     """Refuse to start on a file of no bytes: it was cut short, and what it said of keys is not known."""
-    if file is None or file.origin is Origin.FOUND or not settings.empty or not file.is_plain():
+    if file is None or file.origin is FileOrigin.FOUND or not settings.empty or not file.is_plain():
         return
     if file.path.stat().st_size == 0:
         raise ConfigError(
@@ -255,7 +255,7 @@ def _greet(
     protection: Protection,
     file: ConfigFile | None,
     port: int,
-    found: Found,
+    found: FoundModels,
     *,
     service: bool = False,
 ) -> None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.cli import documents
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable, screen_of, wrapped
-from dragoman.config.config_file import ConfigFile, Origin, find_file, state_folder
+from dragoman.config.config_file import ConfigFile, FileOrigin, find_file, state_folder
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, DragomanError
@@ -172,7 +172,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
     file = find_file(os.environ, explicit)
     if file is None:
         return None
-    if file.origin is Origin.FOUND:
+    if file.origin is FileOrigin.FOUND:
         raise ConfigError(
             key="",
             problem="was merely found in the current directory: a service that names it would trust whatever is put "
@@ -182,7 +182,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
         )
     if os.path.lexists(file.path) and not file.is_plain():
         raise ConfigError(key="", problem="is not a plain file", remedy="name one", file=str(file))
-    return ConfigFile(path=file.path.absolute(), origin=Origin.NAMED)
+    return ConfigFile(path=file.path.absolute(), origin=FileOrigin.NAMED)
 
 
 def _told(plan: _Plan) -> list[str]:
@@ -269,7 +269,7 @@ def _how_to(manager: Manager) -> list[str]:
 
 def run_status(options: argparse.Namespace) -> int:
     """Tell how the service is doing."""
-    from dragoman.cli.doctor.report import Veil, as_json, as_text
+    from dragoman.cli.doctor.report import ReportRedactor, as_json, as_text
     from dragoman.cli.doctor.service import service
     from dragoman.system_service.init_systems import find_manager
     from dragoman.system_service.installed import installed_in
@@ -282,10 +282,10 @@ def run_status(options: argparse.Namespace) -> int:
         )
     runs, section = service(installed, os.environ)
     if options.json:
-        documents.write(encode_text({"running": runs, **as_json([section], Veil())}).encode() + b"\n")
+        documents.write(encode_text({"running": runs, **as_json([section], ReportRedactor())}).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_text([section], screen, Veil()), screen)
+        documents.say(as_text([section], screen, ReportRedactor()), screen)
     return 0 if runs and not section.wrong else REFUSED
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
-    Recorded,
+    RecordFile,
     add_config,
     looked_into,
     name_of,
@@ -28,13 +28,13 @@ from dragoman.cli.sessions import (
     troubles_of,
     with_all_losses,
 )
-from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 if TYPE_CHECKING:
-    from dragoman.records.sessions import Whole
-    from dragoman.records.thread_tree import Node
-    from dragoman.store.session_queries import Figures
+    from dragoman.records.sessions import SessionDetail
+    from dragoman.records.thread_tree import ThreadNode
+    from dragoman.store.session_queries import SessionFigures
     from dragoman.store.session_tables import ThreadRow
 
 # Deeper threads are not moved further to the right: their depth is said.
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _as_text(found: Whole, kept: Recorded, screen: Screen, now: int) -> Iterator[str]:
+def _as_text(found: SessionDetail, kept: RecordFile, screen: OutputScreen, now: int) -> Iterator[str]:
     for line in _head(found, kept, now):
         yield from wrapped(screen, printable(line))
     yield ""
@@ -121,7 +121,7 @@ def _as_text(found: Whole, kept: Recorded, screen: Screen, now: int) -> Iterator
         yield from wrapped(screen, f"The parents of {threads} lead back to themselves; such circles are cut.")
 
 
-def _head(found: Whole, kept: Recorded, now: int) -> Iterator[str]:
+def _head(found: SessionDetail, kept: RecordFile, now: int) -> Iterator[str]:
     """What the session is, and what all of it came to."""
     session, total = found.session, found.tree.total
     of = f" of {shown(session.client)}" if session.client else ""
@@ -144,7 +144,7 @@ def _head(found: Whole, kept: Recorded, now: int) -> Iterator[str]:
     yield f"{duration} from first to last, {formatting.span(total.took)} of model time"
 
 
-def _tokens(total: Figures) -> str:
+def _tokens(total: SessionFigures) -> str:
     fresh = total.input - total.cache_read - total.cache_write
     parts = (
         f"{formatting.tokens(fresh)} fresh",
@@ -155,7 +155,7 @@ def _tokens(total: Figures) -> str:
     return f"{formatting.tokens(total.input + total.output)} tokens ({', '.join(parts)})"
 
 
-def _rows(found: Whole, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
+def _rows(found: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
     """Threads as they are drawn: what hangs below what is seen from the lines before them."""
     going_on: list[bool] = []
     for node in found.tree.nodes:
@@ -178,7 +178,7 @@ def _rows(found: Whole, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _guides(going_on: list[bool], node: Node) -> str:
+def _guides(going_on: list[bool], node: ThreadNode) -> str:
     if not node.depth:
         return ""
     if node.depth > _DEEPEST:
@@ -186,14 +186,14 @@ def _guides(going_on: list[bool], node: Node) -> str:
     return "".join("│  " if goes_on else "   " for goes_on in going_on[1:]) + ("└─ " if node.last else "├─ ")
 
 
-def _called(node: Node) -> str:
+def _called(node: ThreadNode) -> str:
     thread = node.thread
     if node.is_fold:
         return f"{shown(thread.kind)} × {len(node.threads)}"
     return f"{shown(thread.kind)} {shown(thread.label)}".strip()
 
 
-def _more(node: Node) -> Iterator[str]:
+def _more(node: ThreadNode) -> Iterator[str]:
     """What else there is to say of a thread."""
     if node.mark:
         yield _MARKS[node.mark]
@@ -209,7 +209,7 @@ def _rule(thread: ThreadRow) -> str:
     return f"by rule {shown(thread.rule)} ({thread.sure}%)"
 
 
-def _whole_row(node: Node, found: Whole, now: int) -> tuple[str, ...]:
+def _whole_row(node: ThreadNode, found: SessionDetail, now: int) -> tuple[str, ...]:
     """Everything of a thread, exactly."""
     thread = node.thread
     return (
@@ -234,7 +234,7 @@ def _whole_row(node: Node, found: Whole, now: int) -> tuple[str, ...]:
     )
 
 
-def _as_json(found: Whole) -> JsonObject:
+def _as_json(found: SessionDetail) -> JsonObject:
     told = session_members(found.session, found.origin, found.standing, found.ended)
     return told | {
         "agents": found.agents,
@@ -246,7 +246,7 @@ def _as_json(found: Whole) -> JsonObject:
     }
 
 
-def threads_as_json(found: Whole) -> JsonValue:
+def threads_as_json(found: SessionDetail) -> JsonValue:
     """The threads of a session, parents before children, none of them folded."""
     from dragoman.records.exchanges import instant, thread_as_json
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
-    Recorded,
+    RecordFile,
     add_config,
     add_since,
     looked_into,
@@ -24,14 +24,14 @@ from dragoman.cli.record_file import (
     shown,
     write_json,
 )
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, screen_of, table, wrapped
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
-    from dragoman.records.sessions import Line, Listing, Whole
-    from dragoman.records.thread_status import Standing
-    from dragoman.store.session_queries import Figures
+    from dragoman.records.sessions import SessionDetail, SessionLine, SessionList
+    from dragoman.records.thread_status import ThreadStatus
+    from dragoman.store.session_queries import SessionFigures
     from dragoman.store.session_tables import SessionRow
 
 _SINCE = "1d"
@@ -117,7 +117,9 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _as_text(found: Listing, wholes: dict[int, Whole], kept: Recorded, screen: Screen, now: int) -> Iterator[str]:
+def _as_text(
+    found: SessionList, wholes: dict[int, SessionDetail], kept: RecordFile, screen: OutputScreen, now: int
+) -> Iterator[str]:
     wide = not screen.terminal or screen.width >= _WIDE
     names = _names([line.session for line in found.lines]) if screen.terminal else {}
     several = len({line.session.key for line in found.lines}) > 1
@@ -136,7 +138,7 @@ def _as_text(found: Listing, wholes: dict[int, Whole], kept: Recorded, screen: S
 
 
 def _row(
-    line: Line, name: str, kept: Recorded, screen: Screen, now: int, *, wide: bool, whose: bool
+    line: SessionLine, name: str, kept: RecordFile, screen: OutputScreen, now: int, *, wide: bool, whose: bool
 ) -> tuple[str, ...]:
     """A session; whose it is needs no saying where there is but one."""
     session = line.session
@@ -157,7 +159,9 @@ def _row(
     )
 
 
-def _threads(whole: Whole, kept: Recorded, screen: Screen, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
+def _threads(
+    whole: SessionDetail, kept: RecordFile, screen: OutputScreen, now: int, *, wide: bool
+) -> Iterator[tuple[str, ...]]:
     """The threads of a session below it."""
     exact = not screen.terminal
     for node in whole.tree.nodes:
@@ -187,7 +191,7 @@ def _cells(
     started: str,
     last: str,
     state: str,
-    figures: Figures,
+    figures: SessionFigures,
     agents: int | str,
     more: str,
     exact: bool,
@@ -210,7 +214,7 @@ def _cells(
     return (name, client, started, state, turns, took, cost, ", ".join(word for word in said if word))
 
 
-def _when(micro: int, kept: Recorded, now: int, *, exact: bool) -> str:
+def _when(micro: int, kept: RecordFile, now: int, *, exact: bool) -> str:
     return f"{kept.day(micro)} {kept.clock(micro)}" if exact else kept.moment(micro, now)
 
 
@@ -225,26 +229,26 @@ def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
     return {row.id: row.name[: least[row.name]] for row in rows}
 
 
-def state_of(standing: Standing, now: int) -> str:
+def state_of(standing: ThreadStatus, now: int) -> str:
     """What is being done, in few words."""
     from dragoman.records.thread_status import in_words
 
     return in_words(standing, now)
 
 
-def all_lost(figures: Figures) -> Figures:
+def all_lost(figures: SessionFigures) -> SessionFigures:
     """Figures whose losses include bookkeeping (decision 38)."""
     return replace(figures, losses=figures.losses + figures.bookkeeping)
 
 
-def with_all_losses(found: Whole) -> Whole:
+def with_all_losses(found: SessionDetail) -> SessionDetail:
     """A session whose figures include bookkeeping."""
     tree = found.tree
     nodes = tuple(replace(node, own=all_lost(node.own), whole=all_lost(node.whole)) for node in tree.nodes)
     return replace(found, tree=replace(tree, nodes=nodes, total=all_lost(tree.total)))
 
 
-def troubles_of(figures: Figures) -> Iterable[str]:
+def troubles_of(figures: SessionFigures) -> Iterable[str]:
     """What did not go well, if anything, and what is not known."""
     if figures.losses:
         yield formatting.counted(figures.losses, "loss", "losses")
@@ -264,7 +268,7 @@ def link_of(session: SessionRow, origin: SessionRow | None) -> str:
     return f"{_LINKS.get(session.link, shown(session.link))} {name}"
 
 
-def figures_as_json(figures: Figures) -> JsonObject:
+def figures_as_json(figures: SessionFigures) -> JsonObject:
     """What something came to, by the names that `dragoman usage` has."""
     from dragoman.records.usage import figures_of
 
@@ -272,7 +276,7 @@ def figures_as_json(figures: Figures) -> JsonObject:
     return members
 
 
-def session_members(session: SessionRow, origin: SessionRow | None, standing: Standing, last: int) -> JsonObject:
+def session_members(session: SessionRow, origin: SessionRow | None, standing: ThreadStatus, last: int) -> JsonObject:
     """What is known of a session beside its figures."""
     from dragoman.records.exchanges import instant
 
@@ -290,7 +294,7 @@ def session_members(session: SessionRow, origin: SessionRow | None, standing: St
     }
 
 
-def _as_json(found: Listing, wholes: dict[int, Whole], since: int, now: int) -> JsonObject:
+def _as_json(found: SessionList, wholes: dict[int, SessionDetail], since: int, now: int) -> JsonObject:
     from dragoman.cli.session import threads_as_json
     from dragoman.records.exchanges import instant
 

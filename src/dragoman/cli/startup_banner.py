@@ -11,10 +11,10 @@ from dragoman.config.settings import Settings
 _SHOWN_MODELS = 6
 _WIDTH = 80
 # The models that servers of this machine listed, by their names.
-Found: TypeAlias = Mapping[str, tuple[str, ...]]
+FoundModels: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-def provider_lines(settings: Settings, found: Found) -> Iterator[str]:
+def provider_lines(settings: Settings, found: FoundModels) -> Iterator[str]:
     """Whom the gateway calls, with the models that are known."""
     for provider in settings.listed([settings.local[name] for name in found]):
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
@@ -30,7 +30,7 @@ def _models(name: str, models: tuple[str, ...] | None) -> str:
     return ": " + " ".join(f"{name}/{model}" for model in models[:_SHOWN_MODELS]) + more
 
 
-def lines_to_try(settings: Settings, found: Found, address: str, *, keyed: bool) -> Iterator[str]:
+def lines_to_try(settings: Settings, found: FoundModels, address: str, *, keyed: bool) -> Iterator[str]:
     """What to try first: the embedded provider where there is no other, else one that is really asked."""
     others = [provider for provider in settings.providers.values() if provider.transport != "echo"]
     has_echo = len(others) < len(settings.providers)
@@ -51,7 +51,7 @@ def lines_to_try(settings: Settings, found: Found, address: str, *, keyed: bool)
         yield curl_line(address, "messages", _message("echo/text"), keyed=keyed)
 
 
-def _first_model(settings: Settings, found: Found) -> str:
+def _first_model(settings: Settings, found: FoundModels) -> str:
     """A name that is known to lead to a provider: a line's, a provider's own, or that of a server of this machine."""
     for line in settings.routes:
         if "*" not in line.pattern and not any(text.startswith("echo/") for text in line.targets):

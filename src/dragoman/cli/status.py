@@ -8,7 +8,7 @@ import sys
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import addresses_of, clear_target, find_running, is_running, status_of
@@ -77,7 +77,7 @@ def _running(named: str | None, settings: Settings) -> str:
     return found
 
 
-def as_text(address: str, told: JsonObject, screen: Screen) -> str:
+def as_text(address: str, told: JsonObject, screen: OutputScreen) -> str:
     """The status in words and tables."""
     head = f"dragoman {_text(told, 'version')} at {address}: "
     head += f"{_counted(told, 'workers')}, {_counted(told, 'in_flight', 'requests')} under way"

@@ -42,7 +42,7 @@ _ASCII = str.maketrans(
 )
 
 
-class Screen(Struct, frozen=True, kw_only=True):
+class OutputScreen(Struct, frozen=True, kw_only=True):
     """What one stream can show."""
 
     terminal: bool = False
@@ -86,11 +86,11 @@ class Column(Struct, frozen=True, kw_only=True):
     styles: Mapping[str, str] = {}
 
 
-def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] = os.environ) -> Screen:
+def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] = os.environ) -> OutputScreen:
     """What a stream can show now, by itself, by the environment, and by what the command line says of colour."""
     seen = terminal.screen_of(stream, environ, choice)
     columns = seen.columns()
-    return Screen(
+    return OutputScreen(
         terminal=columns is not None,
         width=WIDTH if columns is None else max(columns, _NARROWEST),
         colour=seen.colours,
@@ -99,7 +99,7 @@ def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] 
     )
 
 
-def wrapped(screen: Screen, text: str, indent: str = "", *, whole_words: bool = False) -> list[str]:
+def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: bool = False) -> list[str]:
     """A sentence as lines: on a terminal as many as it takes, elsewhere one; `indent` begins all but the first.
 
     With `whole_words` addresses and paths wider than the screen are not cut, so that they can be copied.
@@ -112,7 +112,7 @@ def wrapped(screen: Screen, text: str, indent: str = "", *, whole_words: bool = 
     return lines or [text]
 
 
-def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines; what came from outside commands no terminal."""
     cells = [[printable(screen.shown(cell)) for cell in row] for row in rows]
     headings = [column.heading for column in columns]
@@ -173,7 +173,12 @@ def _sizes(width: int, columns: Sequence[Column], rows: list[list[str]]) -> list
 
 
 def _line(
-    screen: Screen, columns: Sequence[Column], beside: list[int], sizes: list[int], row: Sequence[str], style: str = ""
+    screen: OutputScreen,
+    columns: Sequence[Column],
+    beside: list[int],
+    sizes: list[int],
+    row: Sequence[str],
+    style: str = "",
 ) -> Iterator[str]:
     """One row, on as many lines as its longest cell takes."""
     pieces = [folded(row[at], size) for at, size in zip(beside, sizes, strict=True)]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dragoman.cli import documents, formatting
 from dragoman.cli.parser import DONE
-from dragoman.cli.record_file import Recorded, add_config, looked_into, now_in_micro, recorded, shown, write_json
+from dragoman.cli.record_file import RecordFile, add_config, looked_into, now_in_micro, recorded, shown, write_json
 from dragoman.cli.sessions import STATES, figures_as_json, state_of
-from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.terminal import Choice, cut, is_dumb
 
 if TYPE_CHECKING:
-    from dragoman.records.live_view import Doing, Present, Watch
+    from dragoman.records.live_view import Activity, LiveSnapshot, LiveView
 
 THREAD, MODEL = "thread", "model"
 _EVERY = 1.0
@@ -61,10 +61,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show what goes on."""
-    from dragoman.records.live_view import Watch
+    from dragoman.records.live_view import LiveView
 
     kept = recorded(options)
-    watch = Watch(kept.path, by_model=options.by == MODEL)
+    watch = LiveView(kept.path, by_model=options.by == MODEL)
     screen = screen_of(sys.stdout, options.color)
     if options.json:
         present, status = _look(kept, watch)
@@ -78,12 +78,14 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _look(kept: Recorded, watch: Watch, complain: Callable[[str], None] = documents.complain) -> tuple[Present, int]:
+def _look(
+    kept: RecordFile, watch: LiveView, complain: Callable[[str], None] = documents.complain
+) -> tuple[LiveSnapshot, int]:
     with looked_into(kept, complain) as (tables, status):
         return watch.look(tables, now_in_micro()), status
 
 
-def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
+def _draw(kept: RecordFile, watch: LiveView, by: str, colour: Choice) -> None:
     """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -110,7 +112,7 @@ def _height() -> int:
     return max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)
 
 
-def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[str]:
+def page(present: LiveSnapshot, by: str, kept: RecordFile, screen: OutputScreen) -> Iterator[str]:
     """One page: a sentence of all, and a line for each that does something."""
     total, exact = present.total, not screen.terminal
     words = [
@@ -139,7 +141,7 @@ def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[
         yield from table(screen, (*_THREADS[:2], *_THREADS[3:]), [(*row[:2], *row[3:]) for row in named])
 
 
-def _names(doing: Doing, exact: bool) -> tuple[str, str, str]:
+def _names(doing: Activity, exact: bool) -> tuple[str, str, str]:
     session, thread = doing.place.session, doing.place.thread
     model = shown(doing.target or doing.asked, whole=exact) or "-"
     if session is None:
@@ -149,7 +151,7 @@ def _names(doing: Doing, exact: bool) -> tuple[str, str, str]:
     return shown(session.name if exact else session.name[:_NAME], whole=exact), called, model
 
 
-def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:
+def _numbers(doing: Activity, now: int, exact: bool) -> tuple[str, ...]:
     figures = doing.figures
     return (
         state_of(doing.standing, now),
@@ -161,7 +163,7 @@ def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:
     )
 
 
-def _as_json(present: Present) -> JsonObject:
+def _as_json(present: LiveSnapshot) -> JsonObject:
     from dragoman.records.exchanges import instant
 
     return {
@@ -173,7 +175,7 @@ def _as_json(present: Present) -> JsonObject:
     }
 
 
-def _doing_as_json(doing: Doing) -> JsonValue:
+def _doing_as_json(doing: Activity) -> JsonValue:
     from dragoman.records.exchanges import instant, session_as_json, thread_as_json
 
     standing, thread = doing.standing, doing.place.thread

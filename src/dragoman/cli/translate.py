@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from dragoman.cli import documents, ledger
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.terminal import Screen, screen_of
+from dragoman.cli.terminal import OutputScreen, screen_of
 from dragoman.errors import DragomanError, WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_answer
@@ -157,7 +157,7 @@ def _is_refused(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> bo
     return bool(losses if options.strict == "all" else changes_in(losses)) if options.strict else False
 
 
-def _table(options: argparse.Namespace, losses: tuple[LossLine, ...], screen: Screen) -> str:
+def _table(options: argparse.Namespace, losses: tuple[LossLine, ...], screen: OutputScreen) -> str:
     """The ledger for people; strict mode shows what it refuses."""
     return ledger.as_table(losses, screen, all_losses=options.all_losses or options.strict == "all")
 

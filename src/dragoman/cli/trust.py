@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable
-from dragoman.config.config_file import FILE_NAME, ConfigFile, Origin, find_file
+from dragoman.config.config_file import FILE_NAME, ConfigFile, FileOrigin, find_file
 from dragoman.config.parsing import parse
 from dragoman.config.trust import is_trusted, revoke, trust
 from dragoman.config.trust_summary import describe
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         revoke(path, os.environ)
         _say(f"{name} is not trusted")
         return 0
-    file = ConfigFile(path=path, origin=Origin.FOUND)
+    file = ConfigFile(path=path, origin=FileOrigin.FOUND)
     content = file.read()
     _say(_described(file, content))
     trust(path, content, os.environ)
@@ -60,7 +60,7 @@ def file_to_read(explicit: str | None) -> ConfigFile | None:
     Elsewhere, and if the answer is no, it is left to the reading to refuse it.
     """
     file = find_file(os.environ, explicit)
-    if file is not None and file.origin is Origin.FOUND and _on_a_terminal():
+    if file is not None and file.origin is FileOrigin.FOUND and _on_a_terminal():
         content = file.read()
         if not is_trusted(file, content, os.environ) and _agreed(_described(file, content)):
             # What was shown, whatever the file has become since.

@@ -18,13 +18,13 @@ from dragoman.cli import documents
 from dragoman.cli.formatting import counted, money, tokens
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
-from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
+from dragoman.cli.terminal import Column, OutputScreen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.records.export import CallId
     from dragoman.records.time_range import Period
-    from dragoman.records.usage import Figures, Group, Usage
+    from dragoman.records.usage import Group, UsageFigures, UsageReport
 
 _MICRO = 1_000_000
 # So many groups are shown to people, if nothing else is said.
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.records.usage import nothing, read_groups, usage
     from dragoman.store.exports import Exports
     from dragoman.store.record_tables import open_account_tables
-    from dragoman.store.usage_queries import UsageQuestions
+    from dragoman.store.usage_queries import UsageQueries
 
     by = read_groups(options.by or ["model"])
     if options.ids and by != ("provider",):
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         return status
     tables = open_account_tables(kept.path, read_only=True)
     try:
-        questions, exports = UsageQuestions(tables.connection), Exports(tables.connection)
+        questions, exports = UsageQueries(tables.connection), Exports(tables.connection)
         with tables.reading():
             first = questions.first()
             # Where something could not be moved there, that was told.
@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _complete(found: Usage, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
+def _complete(found: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
     """The calls, and a word on those that are not known any more."""
     rows = 0
     for each in calls:
@@ -148,7 +148,9 @@ def _complete(found: Usage, calls: Iterator[tuple[CallId, ...]]) -> Iterator[Cal
         documents.complain(f"{counted(gone, 'exchange')} of that time have no row any more: their ids are not listed")
 
 
-def _tell(options: argparse.Namespace, screen: Screen, found: Usage, calls: Callable[[], Iterator[CallId]]) -> None:
+def _tell(
+    options: argparse.Namespace, screen: OutputScreen, found: UsageReport, calls: Callable[[], Iterator[CallId]]
+) -> None:
     if options.json:
         whole = escaped(found.encoded())
         documents.write_all(_with_calls(whole, calls()) if options.ids else [whole, b"\n"])
@@ -179,22 +181,22 @@ def _calls_as_csv(calls: Iterator[CallId]) -> Iterator[bytes]:
         yield csv_line(msgspec.structs.astuple(call))
 
 
-def _as_csv(found: Usage) -> Iterator[bytes]:
+def _as_csv(found: UsageReport) -> Iterator[bytes]:
     from dragoman.records.export import csv_line
-    from dragoman.records.usage import Figures
+    from dragoman.records.usage import UsageFigures
 
-    yield csv_line((*found.names, *Figures.__struct_fields__))
+    yield csv_line((*found.names, *UsageFigures.__struct_fields__))
     for row in found.rows:
         yield csv_line(row)
 
 
-def as_text(found: Usage, screen: Screen, *, all_losses: bool = False) -> list[str]:
+def as_text(found: UsageReport, screen: OutputScreen, *, all_losses: bool = False) -> list[str]:
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
     headings = [name.upper() for name in _headings(found.by)]
     columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
 
-    def numbers(figures: Figures, whose: Sequence[str]) -> list[str]:
+    def numbers(figures: UsageFigures, whose: Sequence[str]) -> list[str]:
         if all_losses:
             figures = msgspec.structs.replace(figures, losses=figures.losses + figures.bookkeeping_losses)
         return _numbers(figures, screen, whose, wide=wide)
@@ -265,7 +267,7 @@ def _whose(group: Group, by: Sequence[str]) -> list[str]:
     return [f"{name} {value}" for name in ("key", "client") if (value := group.names[name])]
 
 
-def _numbers(figures: Figures, screen: Screen, whose: Sequence[str], *, wide: bool) -> list[str]:
+def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], *, wide: bool) -> list[str]:
     exact = not screen.terminal
 
     def count(number: int) -> str:
@@ -287,7 +289,7 @@ def _numbers(figures: Figures, screen: Screen, whose: Sequence[str], *, wide: bo
     return [*cells, money_of_it, "; ".join([*whose, *more])]
 
 
-def _left_out(figures: Figures, first: str, took: str, count: Callable[[int], str]) -> Iterator[str]:
+def _left_out(figures: UsageFigures, first: str, took: str, count: Callable[[int], str]) -> Iterator[str]:
     """What has no column where room is short."""
     if figures.cache_write_tokens:
         yield f"{count(figures.cache_write_tokens)} written to caches"
@@ -299,7 +301,7 @@ def _left_out(figures: Figures, first: str, took: str, count: Callable[[int], st
         yield f"{took} s each" + (f", first content after {first} s" if figures.first_requests else "")
 
 
-def _rest(figures: Figures) -> Iterator[str]:
+def _rest(figures: UsageFigures) -> Iterator[str]:
     if figures.cancelled_requests:
         yield f"{figures.cancelled_requests} cancelled"
     if figures.other_requests:
@@ -325,7 +327,7 @@ def cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
     return f"{known}, {unpriced} unpriced"
 
 
-def _calls_as_text(calls: Iterator[CallId], screen: Screen) -> Iterator[str]:
+def _calls_as_text(calls: Iterator[CallId], screen: OutputScreen) -> Iterator[str]:
     columns = (
         Column(heading="PROVIDER", least=8),
         Column(heading="ITS ID", least=16),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dragoman.config import file_schema
-from dragoman.config.file_schema import RowTable
-from dragoman.config.tables import Table
+from dragoman.config.file_schema import CapabilityTable
+from dragoman.config.tables import ConfigTable
 from dragoman.config.values import found
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
-from dragoman.rules.capabilities import Abilities, Row, abilities_of
+from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 
 # Abilities whose type says less than their rule.
 CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("standard", "mistral", "any")}
 
 
-def read_rows(provider: Table) -> tuple[Row, ...]:
+def read_rows(provider: ConfigTable) -> tuple[CapabilityRow, ...]:
     """The rows of one provider's table; those that cannot be used are noted."""
     tables = provider.values.get("rows", [])
     if not isinstance(tables, list):
@@ -26,29 +26,29 @@ def read_rows(provider: Table) -> tuple[Row, ...]:
         if not isinstance(values, dict):
             provider.problems.add(path, f"expected a table, found {found(values)}", "write [[…]] around its name")
             continue
-        row = _row(Table(values, path, provider.problems))
+        row = _row(ConfigTable(values, path, provider.problems))
         if row is not None:
             rows.append(row)
     return tuple(rows)
 
 
-def _row(table: Table) -> Row | None:
+def _row(table: ConfigTable) -> CapabilityRow | None:
     table.refuse_others(file_schema.ROW)
-    told = table.fill(RowTable, file_schema.ROW)
+    told = table.fill(CapabilityTable, file_schema.ROW)
     for name in ("protocol", "changes"):
         if not table.has(name):
             table.complain(name, "is missing", f"for example {name} = {file_schema.ROW[name].example}")
     if told.protocol is None or told.changes is None:
         return None
     changes = table.table("changes")
-    changes.refuse_others(Abilities.__struct_fields__)
+    changes.refuse_others(Capabilities.__struct_fields__)
     for name, value in told.changes.items():
-        if name in Abilities.__struct_fields__:
+        if name in Capabilities.__struct_fields__:
             _check(changes, name, value, told.protocol)
-    return Row(protocol=told.protocol, model=told.model.lower(), changes=told.changes)
+    return CapabilityRow(protocol=told.protocol, model=told.model.lower(), changes=told.changes)
 
 
-def _check(table: Table, name: str, value: JsonValue, protocol: str) -> None:
+def _check(table: ConfigTable, name: str, value: JsonValue, protocol: str) -> None:
     """Note an ability whose value is not what the rules want."""
     choices = CHOICES.get(name)
     if choices is not None:
@@ -56,7 +56,7 @@ def _check(table: Table, name: str, value: JsonValue, protocol: str) -> None:
             table.complain(name, f"expected one of {', '.join(choices)}, found another", f'write "{choices[0]}"')
         return
     try:
-        abilities_of(protocol, "", rows=(Row(protocol=protocol, changes={name: value}),))
+        capabilities_of(protocol, "", rows=(CapabilityRow(protocol=protocol, changes={name: value}),))
     except DragomanError:
         remedy = "docs/configuration.md lists the abilities"
         table.complain(name, f"expected {expected_of(name)}, found {found(value)}", remedy)
@@ -65,7 +65,7 @@ def _check(table: Table, name: str, value: JsonValue, protocol: str) -> None:
 def expected_of(ability: str) -> str:
     """The type of an ability in plain words."""
     choices = CHOICES.get(ability)
-    return f"one of {', '.join(choices)}" if choices else _WORDS[Abilities.__annotations__[ability]]
+    return f"one of {', '.join(choices)}" if choices else _WORDS[Capabilities.__annotations__[ability]]
 
 
 _WORDS = {

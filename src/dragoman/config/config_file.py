@@ -29,7 +29,7 @@ LARGEST = 16 * 1024 * 1024
 Fingerprint: TypeAlias = tuple[int, ...]
 
 
-class Origin(Enum):
+class FileOrigin(Enum):
     """How a file was come by."""
 
     NAMED = "named"
@@ -41,7 +41,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     """A configuration file, and how it was come by: the two stay together."""
 
     path: Path
-    origin: Origin
+    origin: FileOrigin
     # Whether it was read before. Only the first reading may be of a pipe: another one would wait for a writer.
     again: bool = False
 
@@ -51,7 +51,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     def read(self) -> bytes:
         """All of its bytes, in one reading: what is checked and what is parsed must be the same."""
         try:
-            if self.origin is Origin.FOUND:
+            if self.origin is FileOrigin.FOUND:
                 return _read_plain(self.path, LARGEST_FOUND)
             return _read_plain(self.path, LARGEST) if self.again or self.is_plain() else self.path.read_bytes()
         except OSError as error:
@@ -70,12 +70,12 @@ def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) ->
     """
     named = explicit or environ.get(FILE_VARIABLE)
     if named:
-        return ConfigFile(path=Path(named), origin=Origin.NAMED)
+        return ConfigFile(path=Path(named), origin=FileOrigin.NAMED)
     here, folder = Path(FILE_NAME), config_folder(environ)
     own = folder / FILE_NAME if folder is not None else None
     if _is_file(here) and not (own is not None and _are_same(here, own)):
-        return ConfigFile(path=here, origin=Origin.FOUND)
-    return ConfigFile(path=own, origin=Origin.OWN) if own is not None and _is_there(own) else None
+        return ConfigFile(path=here, origin=FileOrigin.FOUND)
+    return ConfigFile(path=own, origin=FileOrigin.OWN) if own is not None and _is_there(own) else None
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from dragoman.config.file_schema import PROTOCOL_NAMES
-from dragoman.config.providers import Notes, Report, Told, assemble
-from dragoman.config.settings import Line
+from dragoman.config.providers import Notes, ProblemReport, ProviderEntry, assemble
+from dragoman.config.settings import RouteConfig
 from dragoman.mock.answers.models import echo_models
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Endpoint, Provider
 
 ECHO = "echo"
@@ -38,7 +38,7 @@ def echo_provider(first: Iterable[str] = ()) -> Provider:
 
 
 def discovered(
-    environ: Mapping[str, str], catalogue: Mapping[str, Listing], taken: Iterable[str]
+    environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str]
 ) -> tuple[dict[str, Provider], tuple[str, ...]]:
     """Providers of the catalogue whose key is in the environment, and why some of them cannot be used nevertheless."""
     providers: dict[str, Provider] = {}
@@ -50,7 +50,7 @@ def discovered(
             continue
         reasons: list[str] = []
         notes = Notes(_reasons(reasons))
-        provider = assemble(name, Told(), listing, environ, notes)
+        provider = assemble(name, ProviderEntry(), listing, environ, notes)
         reasons += (f"{key}: {unset.problem} ({unset.remedy})" for key, unset in notes.lacks)
         if provider is not None:
             providers[name] = provider
@@ -59,30 +59,30 @@ def discovered(
     return providers, tuple(warnings)
 
 
-def local_servers(catalogue: Mapping[str, Listing], taken: Iterable[str]) -> dict[str, Provider]:
+def local_servers(catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str]) -> dict[str, Provider]:
     """The servers of this machine that need no key, where the catalogue says they are, but for names that are taken."""
     found: dict[str, Provider] = {}
     known = set(taken)
     for name in LOCAL:
         if name in catalogue and name not in known:
-            provider = assemble(name, Told(), catalogue[name], {}, Notes(_reasons([])))
+            provider = assemble(name, ProviderEntry(), catalogue[name], {}, Notes(_reasons([])))
             if provider is not None:
                 # Nobody said that it is there to stay: what is to be kept is kept here.
                 found[name] = replace(provider, stores=False)
     return found
 
 
-def _reasons(reasons: list[str]) -> Report:
+def _reasons(reasons: list[str]) -> ProblemReport:
     def report(key: str, problem: str, remedy: str) -> None:
         reasons.append(f"{key} {problem} ({remedy})".strip())
 
     return report
 
 
-def default_routes(providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Line, ...]:
+def default_routes(providers: Iterable[str], catalogue: Mapping[str, CatalogueEntry]) -> tuple[RouteConfig, ...]:
     """Which names the providers at hand answer to by themselves, as the catalogue says."""
     return tuple(
-        Line(pattern=pattern, targets=(f"{name}/{'*' if '*' in pattern else pattern}",))
+        RouteConfig(pattern=pattern, targets=(f"{name}/{'*' if '*' in pattern else pattern}",))
         for name in providers
         if name in catalogue
         for pattern in catalogue[name].serves

@@ -15,7 +15,7 @@ from dragoman.config.config_file import ConfigFile
 from dragoman.config.parsing import parse
 from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 
 _NAMED = ("providers", "models", "prices", "keys", "telemetry")
 
@@ -36,7 +36,7 @@ def settings_in_force(
     settings: Settings,
     file: ConfigFile | None,
     environ: Mapping[str, str],
-    catalogue: Mapping[str, Listing],
+    catalogue: Mapping[str, CatalogueEntry],
     said: Collection[str] = (),
 ) -> list[InForce]:
     """The settings that are not default; `said` are members of `[server]` that the command line says instead."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from dragoman.config import values
 from dragoman.config.environment import is_literal
 from dragoman.config.tables import meant
-from dragoman.config.values import Kind
+from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Strict
@@ -86,7 +86,7 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     insecure: bool = False
 
 
-class RowTable(Struct, frozen=True, kw_only=True):
+class CapabilityTable(Struct, frozen=True, kw_only=True):
     """What some models of the provider take, where the built-in rules do not know it or are wrong. Later rows win."""
 
     # The protocol that the row is about.
@@ -97,7 +97,7 @@ class RowTable(Struct, frozen=True, kw_only=True):
     changes: JsonObject | None = None
 
 
-class LineTable(Struct, frozen=True, kw_only=True):
+class RouteTable(Struct, frozen=True, kw_only=True):
     """Which names clients may use beside `provider/model`, which always works. A line is a name or a pattern with one
     `*`, and where that leads: a target as a text, several as a list, which is a fallback in this order, or a table. A
     target is `provider/model`, or the name of another line, which keeps what it says itself and takes the rest from
@@ -245,49 +245,51 @@ def _attributes(value: object) -> dict[str, str]:
     return {name: values.read_text(text) for name, text in value.items()}
 
 
-_SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
-_STRICT = Kind(words='true, false or `"all"`', example="true", read=values.read_strict)
-_PROTOCOL = Kind(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
+_SWITCH = ValueType(words="true or false", example="true", read=values.read_switch)
+_STRICT = ValueType(words='true, false or `"all"`', example="true", read=values.read_strict)
+_PROTOCOL = ValueType(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
 
-def _duration(example: str, lowest: float = 0.001) -> Kind[float]:
+def _duration(example: str, lowest: float = 0.001) -> ValueType[float]:
     words = "seconds, or a text with a unit (`ms`, `s`, `min`, `h`)"
-    return Kind(words=words, example=example, read=values.duration(lowest))
+    return ValueType(words=words, example=example, read=values.duration(lowest))
 
 
-def _size(example: str, lowest: int = 1) -> Kind[int]:
+def _size(example: str, lowest: int = 1) -> ValueType[int]:
     words = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
-    return Kind(words=words, example=example, read=partial(values.read_size, lowest=lowest))
+    return ValueType(words=words, example=example, read=partial(values.read_size, lowest=lowest))
 
 
-def _choice(*words: str) -> Kind[str]:
+def _choice(*words: str) -> ValueType[str]:
     named = ", ".join(f"`{word}`" for word in words)
-    return Kind(words=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
+    return ValueType(words=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
 
 
-def _count(example: int, highest: int) -> Kind[int]:
-    return Kind(words=f"whole number, 1 to {highest}", example=str(example), read=values.whole(1, highest))
+def _count(example: int, highest: int) -> ValueType[int]:
+    return ValueType(words=f"whole number, 1 to {highest}", example=str(example), read=values.whole(1, highest))
 
 
-SERVER: dict[str, Kind[object]] = {
-    "host": Kind(words="host name or IP address", example='"127.0.0.1"', read=values.read_host),
-    "port": Kind(words="whole number, 0 to 65535", example="8484", read=values.whole(0, 65535)),
+SERVER: dict[str, ValueType[object]] = {
+    "host": ValueType(words="host name or IP address", example='"127.0.0.1"', read=values.read_host),
+    "port": ValueType(words="whole number, 0 to 65535", example="8484", read=values.whole(0, 65535)),
     "workers": _count(2, 256),
-    "allowed_hosts": Kind(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
-    "allowed_origins": Kind(words="list of origins", example='["https://app.example.org"]', read=values.read_origins),
-    "trusted_proxies": Kind(
+    "allowed_hosts": ValueType(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
+    "allowed_origins": ValueType(
+        words="list of origins", example='["https://app.example.org"]', read=values.read_origins
+    ),
+    "trusted_proxies": ValueType(
         words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
     ),
-    "relayed_paths": Kind(
+    "relayed_paths": ValueType(
         words="list of methods with paths", example='["GET /files/*"]', read=values.read_relayed_paths
     ),
     "strict": _STRICT,
     "pooled_limits": _SWITCH,
-    "discover": Kind(words="true or false", example="false", read=values.read_switch),
-    "echo": Kind(words="true or false", example="false", read=values.read_switch),
+    "discover": ValueType(words="true or false", example="false", read=values.read_switch),
+    "echo": ValueType(words="true or false", example="false", read=values.read_switch),
 }
 
-TIMEOUTS: dict[str, Kind[object]] = {
+TIMEOUTS: dict[str, ValueType[object]] = {
     "connect": _duration("10"),
     "first_byte": _duration('"5 min"'),
     "idle": _duration("120"),
@@ -301,14 +303,14 @@ TIMEOUTS: dict[str, Kind[object]] = {
     "drain": _duration('"30 s"', lowest=0.0),
 }
 
-ROUTING: dict[str, Kind[object]] = {
+ROUTING: dict[str, ValueType[object]] = {
     "attempts": _count(8, 16),
-    "replays": Kind(words="whole number, 0 to 16", example="0", read=values.whole(0, 16)),
+    "replays": ValueType(words="whole number, 0 to 16", example="0", read=values.whole(0, 16)),
     "hold": _duration('"10 s"'),
-    "explore": Kind(words="number, 0 to 1", example="0.05", read=values.read_share),
+    "explore": ValueType(words="number, 0 to 1", example="0.05", read=values.read_share),
 }
 
-LIMITS: dict[str, Kind[object]] = {
+LIMITS: dict[str, ValueType[object]] = {
     "body": _size('"32 MiB"'),
     "header_bytes": _size('"64 KiB"'),
     "header_count": _count(128, 10000),
@@ -319,101 +321,101 @@ LIMITS: dict[str, Kind[object]] = {
     "connections": _count(1024, 65535),
 }
 
-STORAGE: dict[str, Kind[object]] = {
-    "keep": Kind(words="true or false", example="false", read=values.read_switch),
-    "path": Kind(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
+STORAGE: dict[str, ValueType[object]] = {
+    "keep": ValueType(words="true or false", example="false", read=values.read_switch),
+    "path": ValueType(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
     "days": _count(30, 3650),
     "max_bytes": _size('"8 GiB"', lowest=0),
     "max_bytes_per_key": _size('"2 GiB"', lowest=0),
     "background": _count(64, 10000),
-    "records": Kind(words="true or false", example="false", read=values.read_switch),
+    "records": ValueType(words="true or false", example="false", read=values.read_switch),
     "record_days": _count(400, 36500),
     "durability": _choice("process", "machine"),
     "when_full": _choice("answer", "refuse"),
     "addresses": _choice("network", "full", "off"),
-    "zone": Kind(words="name of a time zone", example='"Europe/Berlin"', read=values.read_zone),
+    "zone": ValueType(words="name of a time zone", example='"Europe/Berlin"', read=values.read_zone),
 }
 
-TELEMETRY: dict[str, Kind[object]] = {
-    "endpoint": Kind(words="address", example='"http://127.0.0.1:4318"', read=_collector),
-    "headers": Kind(
+TELEMETRY: dict[str, ValueType[object]] = {
+    "endpoint": ValueType(words="address", example='"http://127.0.0.1:4318"', read=_collector),
+    "headers": ValueType(
         words="table of texts", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
     ),
-    "sample": Kind(words="number, 0 to 1", example="0.1", read=values.read_share),
-    "service": Kind(words="text", example='"gateway-1"', read=values.read_text),
-    "attributes": Kind(
+    "sample": ValueType(words="number, 0 to 1", example="0.1", read=values.read_share),
+    "service": ValueType(words="text", example='"gateway-1"', read=values.read_text),
+    "attributes": ValueType(
         words="table of texts", example='{ "deployment.environment.name" = "production" }', read=_attributes
     ),
 }
 
-PROVIDER: dict[str, Kind[object]] = {
-    "protocol": Kind(
+PROVIDER: dict[str, ValueType[object]] = {
+    "protocol": ValueType(
         words=f"{_choice(*PROTOCOL_NAMES).words}, or a list of them", example='"openai-chat"', read=_protocols
     ),
-    "base_url": Kind(
+    "base_url": ValueType(
         words="address, or a table of addresses by protocol", example='"https://llm.example.org/v1"', read=_addresses
     ),
-    "api_key": Kind(words="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_texts),
+    "api_key": ValueType(words="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_texts),
     "auth": _choice(*AUTHS),
-    "headers": Kind(words="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
-    "label": Kind(words="text", example='"deepseek"', read=values.read_text),
+    "headers": ValueType(words="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
+    "label": ValueType(words="text", example='"deepseek"', read=values.read_text),
     "streams": _choice(*STREAMS),
-    "models": Kind(words="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_texts),
+    "models": ValueType(words="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_texts),
     "ask_usage": _SWITCH,
     "counts_tokens": _SWITCH,
-    "stores": Kind(words="true or false", example="false", read=values.read_switch),
+    "stores": ValueType(words="true or false", example="false", read=values.read_switch),
     "transport": _choice(*TRANSPORTS),
     "concurrency": _count(64, 100_000),
-    "queue": Kind(words="whole number, 0 to 100000", example="256", read=values.whole(0, 100_000)),
+    "queue": ValueType(words="whole number, 0 to 100000", example="256", read=values.whole(0, 100_000)),
     "queue_time": _duration('"30 s"'),
     "check_every": _duration('"30 s"', lowest=1.0),
     "insecure": _SWITCH,
 }
 
-ROW: dict[str, Kind[object]] = {
+ROW: dict[str, ValueType[object]] = {
     "protocol": _PROTOCOL,
-    "model": Kind(words="text", example='"qwen3*"', read=values.read_text),
-    "changes": Kind(words="table", example="{ images = false, max_output = 8192 }", read=_changes),
+    "model": ValueType(words="text", example='"qwen3*"', read=values.read_text),
+    "changes": ValueType(words="table", example="{ images = false, max_output = 8192 }", read=_changes),
 }
 
-TO = Kind(words="text", example='"openai/gpt-5.1"', read=values.read_text)
-TARGETS = Kind(
+TO = ValueType(words="text", example='"openai/gpt-5.1"', read=values.read_text)
+TARGETS = ValueType(
     words="list of texts, or a table of whole numbers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
 )
 
-LINE: dict[str, Kind[object]] = {
+LINE: dict[str, ValueType[object]] = {
     "to": TO,
     "targets": TARGETS,
-    "policy": Kind(words=_choice(*POLICIES).words, example='"cheapest"', read=_policy),
-    "sticky": Kind(words="true or false", example="false", read=values.read_switch),
-    "retries": Kind(words="whole number, 0 to 5", example="3", read=values.whole(0, 5)),
+    "policy": ValueType(words=_choice(*POLICIES).words, example='"cheapest"', read=_policy),
+    "sticky": ValueType(words="true or false", example="false", read=values.read_switch),
+    "retries": ValueType(words="whole number, 0 to 5", example="3", read=values.whole(0, 5)),
     "first_byte": _duration('"20 s"'),
-    "max_cost": Kind(words="US dollars", example="0.05", read=values.read_money),
+    "max_cost": ValueType(words="US dollars", example="0.05", read=values.read_money),
     "strict": _STRICT,
     "refusals": _SWITCH,
 }
 
-RULE: dict[str, Kind[object]] = {
-    "when": Kind(words="table", example="{ input_over = 60_000 }", read=_when),
+RULE: dict[str, ValueType[object]] = {
+    "when": ValueType(words="table", example="{ input_over = 60_000 }", read=_when),
     "to": TO,
     "targets": TARGETS,
 }
 
-WHEN: dict[str, Kind[object]] = {
-    "input_over": Kind(words="whole number", example="60_000", read=values.whole(0, 10**9)),
+WHEN: dict[str, ValueType[object]] = {
+    "input_over": ValueType(words="whole number", example="60_000", read=values.whole(0, 10**9)),
     "thinking": _SWITCH,
     "images": _SWITCH,
     "documents": _SWITCH,
     "tools": _SWITCH,
     "structured": _SWITCH,
-    "client": Kind(words="text", example='"claude-cli"', read=values.read_text),
-    "key": Kind(words="text", example='"laptop"', read=values.read_text),
-    "thread": Kind(words="class of thread", example='"subagent"', read=values.read_text),
+    "client": ValueType(words="text", example='"claude-cli"', read=values.read_text),
+    "key": ValueType(words="text", example='"laptop"', read=values.read_text),
+    "thread": ValueType(words="class of thread", example='"subagent"', read=values.read_text),
 }
 
-KEY: dict[str, Kind[object]] = {
-    "key": Kind(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
-    "hash": Kind(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
+KEY: dict[str, ValueType[object]] = {
+    "key": ValueType(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
+    "hash": ValueType(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
     "strict": _STRICT,
     "concurrency": _count(16, 100_000),
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dragoman.config import file_schema
 from dragoman.config.environment import secret
 from dragoman.config.settings import Key
-from dragoman.config.tables import Table
+from dragoman.config.tables import ConfigTable
 from dragoman.config.values import is_name, unfit
 from dragoman.errors import ConfigError
 
@@ -49,7 +49,7 @@ def read_hash(text: str) -> bytes:
     return bytes.fromhex(found[1])
 
 
-def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...], tuple[str, ...]]:
+def read_keys(table: ConfigTable, environ: Mapping[str, str]) -> tuple[tuple[Key, ...], tuple[str, ...]]:
     """The keys of `[keys]`, and the names of those that are too short to be safe."""
     keys: dict[bytes, Key] = {}
     short: list[str] = []
@@ -73,7 +73,9 @@ def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...]
     return tuple(keys.values()), tuple(short)
 
 
-def _digest(member: Table, told: file_schema.KeyTable, environ: Mapping[str, str]) -> tuple[bytes | None, int | None]:
+def _digest(
+    member: ConfigTable, told: file_schema.KeyTable, environ: Mapping[str, str]
+) -> tuple[bytes | None, int | None]:
     """The digest of one key, and the key's length where it is known."""
     if member.has("key") == member.has("hash"):
         problem = "has both key and hash" if member.has("key") else "has neither key nor hash"

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.config_file import ConfigFile, Origin, state_folder
+from dragoman.config.config_file import ConfigFile, FileOrigin, state_folder
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider, local_servers
 from dragoman.config.environment import is_literal
 from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
@@ -20,13 +20,13 @@ from dragoman.config.prices import BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
 from dragoman.config.settings import MEMORY, Limits, Missing, Routing, Server, Settings, Storage, Timeouts
-from dragoman.config.tables import Problems, Table
+from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Provider
 
 _STATE_NAME = "state.db"
@@ -34,7 +34,9 @@ _STATE_NAME = "state.db"
 _CREDENTIALS = "credentials"
 
 
-def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> Settings:
+def read_settings(
+    file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
+) -> Settings:
     """The settings of a file, or of the environment alone; `ConfigErrors` holds all that cannot be used.
 
     A file that was found has to be trusted, at every reading anew: it is refused with a `ConfigError`.
@@ -45,7 +47,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         check_trust(file, content, environ)
     values, lines = parse(name, content)
     problems = Problems(name, None if file is None else lines)
-    root = Table(values, (), problems)
+    root = ConfigTable(values, (), problems)
     root.refuse_others(file_schema.SECTIONS)
     server = _section(root, "server").fill(Server, file_schema.SERVER)
     timeouts = _section(root, "timeouts").fill(Timeouts, file_schema.TIMEOUTS)
@@ -123,7 +125,7 @@ def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
     path = provider.options.get(_CREDENTIALS)
     if not path or file is None:
         return provider
-    if file.origin is Origin.FOUND and not Path(path).is_absolute():
+    if file.origin is FileOrigin.FOUND and not Path(path).is_absolute():
         # Trust is in this file and its content, and the other one may change with the next checkout.
         raise ConfigError(
             key=f"providers.{dotted((provider.name,))}.{_CREDENTIALS}",
@@ -139,7 +141,7 @@ def _beside(file: ConfigFile, path: str) -> str:
     return str(file.path.absolute().parent / path)
 
 
-def _section(root: Table, name: str) -> Table:
+def _section(root: ConfigTable, name: str) -> ConfigTable:
     table = root.table(name)
     table.refuse_others(_KINDS[name])
     return table
@@ -164,7 +166,10 @@ class _Read(Struct, frozen=True, kw_only=True):
 
 
 def _providers(
-    tables: Mapping[str, Table], server: Server, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+    tables: Mapping[str, ConfigTable],
+    server: Server,
+    environ: Mapping[str, str],
+    catalogue: Mapping[str, CatalogueEntry],
 ) -> _Read:
     """The providers of the file in its order, those of the environment, and echo last."""
     providers: dict[str, Provider] = {}
@@ -193,13 +198,13 @@ def _providers(
     return _Read(providers=providers, absent=absent, missing=tuple(missing), warnings=warnings)
 
 
-def _echo(table: Table) -> Provider:
+def _echo(table: ConfigTable) -> Provider:
     table.refuse_others(("protocol",))
     told = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
     return echo_provider(told.protocol or ())
 
 
-def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str, ...]) -> Iterator[str]:
+def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tuple[str, ...]) -> Iterator[str]:
     """What is allowed but should be known."""
     if settings.empty:
         yield f"{settings.file} is empty: everything comes from the environment"
@@ -222,7 +227,7 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 
 
-def _exposed(file: ConfigFile | None, root: Table) -> Iterator[str]:
+def _exposed(file: ConfigFile | None, root: ConfigTable) -> Iterator[str]:
     """A warning if everybody on this machine can read keys in the file."""
     if file is None or os.name != "posix" or not _holds_secrets(root):
         return
@@ -235,7 +240,7 @@ def _exposed(file: ConfigFile | None, root: Table) -> Iterator[str]:
         yield f"{file} holds keys and can be read by others: chmod 600, or write $NAME instead"
 
 
-def _holds_secrets(root: Table) -> bool:
+def _holds_secrets(root: ConfigTable) -> bool:
     for table in root.table("keys").tables().values():
         if _literal(table.values.get("key")):
             return True
@@ -245,7 +250,7 @@ def _holds_secrets(root: Table) -> bool:
     return _has_secret_header(root.table("telemetry"))
 
 
-def _has_secret_header(table: Table) -> bool:
+def _has_secret_header(table: ConfigTable) -> bool:
     """Whether a table's headers hold a key that is written down."""
     headers = table.values.get("headers")
     return isinstance(headers, dict) and has_credentials(headers) and _literal(list(headers.values()))

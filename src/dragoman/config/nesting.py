@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from dragoman.config.tables import Table
+from dragoman.config.tables import ConfigTable
 
 # How many lines may stand within each other, and how many targets a line may come to: all of them are looked at for
 # each request.
@@ -14,7 +14,7 @@ DEEPEST = 8
 MOST_TARGETS = 128
 
 
-class Named(Struct, frozen=True, kw_only=True):
+class NamedTargets(Struct, frozen=True, kw_only=True):
     """What one line names, its rules included: how many targets, and which other lines."""
 
     targets: int
@@ -28,7 +28,7 @@ class _Extent(Struct, frozen=True):
     targets: int = 0
 
 
-def check_nesting(models: Table, named: Mapping[str, Named]) -> None:
+def check_nesting(models: ConfigTable, named: Mapping[str, NamedTargets]) -> None:
     """Note every circle of lines, and lines that are too deep or too wide."""
     known: dict[str, _Extent] = {}
 

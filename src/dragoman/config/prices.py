@@ -11,9 +11,9 @@ from msgspec import Struct
 from dragoman.config import values
 from dragoman.config.discovery import ECHO
 from dragoman.config.settings import Settings
-from dragoman.config.tables import Table, nearest
+from dragoman.config.tables import ConfigTable, nearest
 from dragoman.config.toml_lines import dotted
-from dragoman.config.values import Kind
+from dragoman.config.values import ValueType
 from dragoman.errors import DragomanError
 from dragoman.prices import table
 from dragoman.prices.book import Book, Override
@@ -82,20 +82,20 @@ def _price(unit: int) -> Callable[[object], int]:
     return read
 
 
-def _million(example: str) -> Kind[int]:
-    return Kind(words="US dollars for a million tokens", example=example, read=_price(PER_MILLION))
+def _million(example: str) -> ValueType[int]:
+    return ValueType(words="US dollars for a million tokens", example=example, read=_price(PER_MILLION))
 
 
-def _piece(example: str) -> Kind[int]:
-    return Kind(words="US dollars", example=example, read=_price(PER_PIECE))
+def _piece(example: str) -> ValueType[int]:
+    return ValueType(words="US dollars", example=example, read=_price(PER_PIECE))
 
 
-def _tokens(example: int) -> Kind[int]:
-    return Kind(words="tokens, a whole number", example=str(example), read=values.whole(1, _LONGEST))
+def _tokens(example: int) -> ValueType[int]:
+    return ValueType(words="tokens, a whole number", example=str(example), read=values.whole(1, _LONGEST))
 
 
 # Members of an override that are rates, by their names in the table of rates.
-_RATES: dict[str, tuple[str, Kind[int]]] = {
+_RATES: dict[str, tuple[str, ValueType[int]]] = {
     "input": ("input", _million("1.25")),
     "output": ("output", _million("10")),
     "cache_read": ("cache_read", _million("0.125")),
@@ -125,16 +125,18 @@ def _tiers(value: object) -> dict[str, Rates]:
     return tiers
 
 
-PRICE: dict[str, Kind[object]] = {
+PRICE: dict[str, ValueType[object]] = {
     **{name: kind for name, (_, kind) in _RATES.items()},
     "context": _tokens(400_000),
     "output_cap": _tokens(128_000),
-    "tiers": Kind(words="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers),
+    "tiers": ValueType(
+        words="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers
+    ),
 }
 
 
 def read_overrides(
-    section: Table, providers: Collection[str], catalogue: Collection[str], local: Collection[str] = ()
+    section: ConfigTable, providers: Collection[str], catalogue: Collection[str], local: Collection[str] = ()
 ) -> dict[str, Override]:
     """What the file says of prices, by `provider/model`; a provider of the catalogue need not be set up.
 
@@ -171,7 +173,7 @@ def read_overrides(
     return overrides
 
 
-def _named_so(name: str, line: Table) -> str:
+def _named_so(name: str, line: ConfigTable) -> str:
     """How a table of prices is called that was called otherwise."""
     inner = next((other for other, value in line.values.items() if isinstance(value, dict) and other != "tiers"), None)
     if "/" in name:
@@ -186,7 +188,7 @@ def _named_so(name: str, line: Table) -> str:
 def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:
     """The book that these settings mean, read when it is first asked; `tell` is told why an update is not used."""
 
-    def source() -> table.Table:
+    def source() -> table.PriceBookTable:
         own = own_table()
         try:
             updated = read_book(Path(settings.book)) if settings.book else None
@@ -201,7 +203,7 @@ def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:
     return Book(source, {**free, **settings.prices})
 
 
-def read_book(path: Path) -> table.Table | None:
+def read_book(path: Path) -> table.PriceBookTable | None:
     """An updated book; None if there is none."""
     try:
         with path.open("rb") as file:

@@ -15,17 +15,17 @@ from dragoman.config.environment import Unset, header_value, resolved, secret, v
 from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.key_names import key_names
 from dragoman.config.settings import Missing
-from dragoman.config.tables import Table, nearest
+from dragoman.config.tables import ConfigTable, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
-from dragoman.config.values import Kind, is_loopback, is_name, read_text
+from dragoman.config.values import ValueType, is_loopback, is_name, read_text
 from dragoman.errors import ConfigError
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list, transport_of
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 
 # Key, problem and remedy of something that cannot be used.
-Report: TypeAlias = Callable[[str, str, str], None]
+ProblemReport: TypeAlias = Callable[[str, str, str], None]
 
 MESSAGES = "anthropic-messages"
 # These find their credentials by themselves, or need none.
@@ -38,21 +38,21 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "bedrock": ("region", "profile", "anthropic_version"),
     "vertex": ("project", "region", "credentials", "anthropic_version"),
 }
-_OPTION = Kind(words="text", example='"…"', read=read_text)
+_OPTION = ValueType(words="text", example='"…"', read=read_text)
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ProviderEntry(Struct, frozen=True, kw_only=True):
     """Everything the file says of one provider; nothing at all for one that the environment alone speaks of."""
 
     table: ProviderTable = ProviderTable()
     options: Mapping[str, str] = {}
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CapabilityRow, ...] = ()
 
 
 class Notes:
     """What is wrong with a provider, which is reported, and what it lacks that is to be found in the environment."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ProblemReport) -> None:
         self._report = report
         self.has_failed = False
         # Whether it cannot be called without what it lacks.
@@ -79,7 +79,7 @@ class ReadProvider(Struct, frozen=True, kw_only=True):
 
 
 def read_provider(
-    name: str, table: Table, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+    name: str, table: ConfigTable, environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> ReadProvider:
     """One table of `[providers]`; what is wrong with it is noted there."""
     if not is_name(name):
@@ -89,7 +89,7 @@ def read_provider(
     listing = catalogue.get(name) or _alike(table, catalogue)
     options = option_names(listing)
     table.refuse_others((*file_schema.PROVIDER, "rows", *options))
-    told = Told(
+    told = ProviderEntry(
         table=table.fill(ProviderTable, file_schema.PROVIDER),
         options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
         rows=read_rows(table),
@@ -102,7 +102,7 @@ def read_provider(
     return ReadProvider(provider=provider, missing=tuple(missing))
 
 
-def _check_queue(table: Table) -> None:
+def _check_queue(table: ConfigTable) -> None:
     """Refuse a queue in which nobody can ever stand."""
     for name in ("queue", "queue_time"):
         if table.has(name) and not table.has("concurrency"):
@@ -110,7 +110,7 @@ def _check_queue(table: Table) -> None:
             table.complain(name, problem, "say how many, for example concurrency = 64, or leave it out")
 
 
-def missing_at(path: KeyPath, unset: Unset, left_out: str, table: Table) -> Missing:
+def missing_at(path: KeyPath, unset: Unset, left_out: str, table: ConfigTable) -> Missing:
     """What is missing for a setting of a table."""
     return Missing(
         left_out=left_out,
@@ -122,13 +122,13 @@ def missing_at(path: KeyPath, unset: Unset, left_out: str, table: Table) -> Miss
     )
 
 
-def _alike(table: Table, catalogue: Mapping[str, Listing]) -> Listing | None:
+def _alike(table: ConfigTable, catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
     """What the catalogue knows of a cloud's transport: a second resource or region has a name of its own."""
     transport = table.values.get("transport")
     return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
 
-def _reporting(table: Table, catalogue: Mapping[str, Listing]) -> Report:
+def _reporting(table: ConfigTable, catalogue: Mapping[str, CatalogueEntry]) -> ProblemReport:
     """Notes of problems with members of a table, with the name of the catalogue that was probably meant."""
     close = nearest(str(table.path[-1]), catalogue)
     hint = f", or did you mean [providers.{dotted((close,))}] of the catalogue?" if close else ""
@@ -143,7 +143,7 @@ def _reporting(table: Table, catalogue: Mapping[str, Listing]) -> Report:
     return report
 
 
-def option_names(listing: Listing | None) -> tuple[str, ...]:
+def option_names(listing: CatalogueEntry | None) -> tuple[str, ...]:
     """The keys of a provider's table that are options of its transport."""
     if listing is None:
         return ()
@@ -152,7 +152,7 @@ def option_names(listing: Listing | None) -> tuple[str, ...]:
 
 
 def assemble(
-    name: str, told: Told, listing: Listing | None, environ: Mapping[str, str], note: Notes
+    name: str, told: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], note: Notes
 ) -> Provider | None:
     """A provider that can be called; None if it cannot, with the reasons noted."""
     table = told.table
@@ -176,7 +176,7 @@ def assemble(
     return None if note.has_failed else provider
 
 
-def _listed(name: str, listing: Listing | None) -> Provider:
+def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
     """What the catalogue knows of a provider."""
     if listing is None:
         return Provider(name=name, endpoints=())
@@ -196,7 +196,7 @@ def _listed(name: str, listing: Listing | None) -> Provider:
     )
 
 
-def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...]) -> Provider:
+def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[CapabilityRow, ...]) -> Provider:
     """What the file says beside addresses and credentials; what it leaves out stays."""
     return msgspec.structs.replace(
         provider,
@@ -226,7 +226,7 @@ def _is_local(endpoint: Endpoint) -> bool:
     return urlsplit(endpoint.base_url).hostname == "127.0.0.1"
 
 
-def _endpoints(table: ProviderTable, listing: Listing | None, note: Report) -> tuple[Endpoint, ...]:
+def _endpoints(table: ProviderTable, listing: CatalogueEntry | None, note: ProblemReport) -> tuple[Endpoint, ...]:
     """The addresses by protocol, the preferred one first."""
     known = {endpoint.protocol: endpoint.base_url for endpoint in listing.endpoints} if listing else {}
     if isinstance(table.base_url, dict):
@@ -245,7 +245,7 @@ def _endpoints(table: ProviderTable, listing: Listing | None, note: Report) -> t
     return tuple(Endpoint(protocol=protocol, base_url=known[protocol]) for protocol in protocols if protocol in known)
 
 
-def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str], note: Report) -> dict[str, str]:
+def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str], note: ProblemReport) -> dict[str, str]:
     """One address for several protocols: those of the catalogue move to another host together."""
     if MESSAGES not in protocols or len(protocols) == 1:
         return dict.fromkeys(protocols, base_url)
@@ -263,7 +263,9 @@ def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str],
     return {name: base_url.removesuffix("/v1") if name == MESSAGES else base_url for name in protocols}
 
 
-def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], note: Notes) -> dict[str, str]:
+def _options(
+    told: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], note: Notes
+) -> dict[str, str]:
     """Options from the file, else from the environment, else from the catalogue."""
     options = {} if listing is None else dict(listing.options)
     variables = {} if listing is None else listing.option_env
@@ -284,7 +286,7 @@ def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], no
 
 
 def _check_needs(
-    listing: Listing | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Notes
+    listing: CatalogueEntry | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Notes
 ) -> None:
     """Note options that are missing, but for those of the catalogue's address where the file has another."""
     if listing is None:
@@ -318,7 +320,7 @@ def _headers(table: ProviderTable, environ: Mapping[str, str], note: Notes) -> d
 
 def _credentials(
     table: ProviderTable,
-    listing: Listing | None,
+    listing: CatalogueEntry | None,
     endpoints: tuple[Endpoint, ...],
     environ: Mapping[str, str],
     note: Notes,
@@ -389,7 +391,7 @@ def has_credentials(headers: Iterable[str]) -> bool:
     return any(name.lower() in _CREDENTIALS for name in headers)
 
 
-def _check_clear_text(provider: Provider, insecure: bool, note: Report) -> None:
+def _check_clear_text(provider: Provider, insecure: bool, note: ProblemReport) -> None:
     """Refuse to send a key where everybody on the way can read it."""
     if insecure or not (provider.keys or has_credentials(provider.headers)):
         return
@@ -399,7 +401,7 @@ def _check_clear_text(provider: Provider, insecure: bool, note: Report) -> None:
             return
 
 
-def _check_transport(provider: Provider, note: Report) -> None:
+def _check_transport(provider: Provider, note: ProblemReport) -> None:
     """Ask the transport whether it can ever call this provider: options and extras may be missing."""
     try:
         transport_of(provider.transport).check(provider)
@@ -407,7 +409,7 @@ def _check_transport(provider: Provider, note: Report) -> None:
         note(error.key.removeprefix(f"providers.{provider.name}").removeprefix("."), error.problem, error.remedy)
 
 
-def _check_list(provider: Provider, note: Report) -> None:
+def _check_list(provider: Provider, note: ProblemReport) -> None:
     """Refuse to check whoever has no list of models to be asked for."""
     if provider.check_every is not None and not has_list(provider):
         problem = f"asks for a list of models, and there is none behind {provider.transport}"

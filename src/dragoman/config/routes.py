@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from dragoman.config import file_schema
 from dragoman.config.environment import Unset
-from dragoman.config.nesting import Named, check_nesting
+from dragoman.config.nesting import NamedTargets, check_nesting
 from dragoman.config.patterns import Patterns
 from dragoman.config.providers import missing_at
-from dragoman.config.settings import Line, LineRule, Missing
-from dragoman.config.tables import Table, nearest
+from dragoman.config.settings import Missing, RouteConfig, RouteRule
+from dragoman.config.tables import ConfigTable, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, is_model, shown
-from dragoman.providers.catalogue import Listing, aliased
+from dragoman.providers.catalogue import CatalogueEntry, aliased
 from dragoman.providers.provider import split_protocol
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.route import When
+from dragoman.routing.route import RuleCondition
 from dragoman.sessions.classes import CLASSES, is_class
 
 _EXAMPLE = f"for example {file_schema.LINE['to'].example}"
@@ -45,9 +45,9 @@ class _Reader:
 
     def __init__(
         self,
-        models: Table,
+        models: ConfigTable,
         providers: Mapping[str, Collection[str]],
-        catalogue: Mapping[str, Listing],
+        catalogue: Mapping[str, CatalogueEntry],
         keys: Iterable[str],
         *,
         discover: bool,
@@ -64,7 +64,7 @@ class _Reader:
         self._keys = tuple(keys)
         self._patterns = Patterns(models.values)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[RouteConfig]:
         """All lines that can be used, in their order."""
         named = {}
         for pattern, value in self._models.values.items():
@@ -73,11 +73,11 @@ class _Reader:
                 texts = (*line.targets, *(text for rule in line.rules for text in rule.targets))
                 others = [self._line_named(text) for text in texts]
                 lines = tuple(other for other in others if other is not None)
-                named[pattern] = Named(targets=len(texts) - len(lines), lines=lines)
+                named[pattern] = NamedTargets(targets=len(texts) - len(lines), lines=lines)
                 yield line
         check_nesting(self._models, named)
 
-    def _line(self, pattern: str, value: object) -> Line | None:
+    def _line(self, pattern: str, value: object) -> RouteConfig | None:
         path = (*self._models.path, pattern)
         if not is_model(pattern):
             problem = "expected a model name, found an empty one or one with blanks"
@@ -98,9 +98,9 @@ class _Reader:
             self._models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
         if said is None or not self._can_use(said, pattern):
             return None
-        return Line(pattern=pattern, targets=said.targets)
+        return RouteConfig(pattern=pattern, targets=said.targets)
 
-    def _table(self, pattern: str, value: dict[str, object]) -> Line | None:
+    def _table(self, pattern: str, value: dict[str, object]) -> RouteConfig | None:
         known = (*file_schema.LINE, "rules")
         if not value:
             self._models.complain(pattern, "is an empty table", f"for example to = {file_schema.LINE['to'].example}")
@@ -113,13 +113,13 @@ class _Reader:
             return None
         table = self._models.table(pattern)
         table.refuse_others(known)
-        told = table.fill(file_schema.LineTable, _OPTIONS)
+        told = table.fill(file_schema.RouteTable, _OPTIONS)
         policy = told.policy if value.get("policy", told.policy) == told.policy else ""
         said = self._leads(table, pattern, policy)
         rules = self._rules(table, pattern, policy)
         if said is None:
             return None
-        return Line(
+        return RouteConfig(
             pattern=pattern,
             targets=said.targets,
             weights=said.weights,
@@ -133,7 +133,7 @@ class _Reader:
             refusals=told.refusals,
         )
 
-    def _leads(self, table: Table, pattern: str, policy: str) -> _Said | None:
+    def _leads(self, table: ConfigTable, pattern: str, policy: str) -> _Said | None:
         """What `to` or `targets` of a line or a rule say; None if that cannot be used."""
         if table.has("to") and table.has("targets"):
             table.complain("targets", "stands beside to", "keep one of them, to for one target")
@@ -150,19 +150,19 @@ class _Reader:
                 _check_weights(table, said, policy)
         return said if said is not None and self._can_use(said, pattern) else None
 
-    def _rules(self, line: Table, pattern: str, policy: str) -> tuple[LineRule, ...]:
+    def _rules(self, line: ConfigTable, pattern: str, policy: str) -> tuple[RouteRule, ...]:
         rules = line.values.get("rules", [])
         remedy = f"begin a line with [[{dotted((*line.path, 'rules'))}]]"
         if not isinstance(rules, list):
             line.complain("rules", f"expected a list of tables, found {found(rules)}", remedy)
             return ()
-        read: list[LineRule] = []
+        read: list[RouteRule] = []
         for position, values in enumerate(rules):
             path = (*line.path, "rules", position)
             if not isinstance(values, dict):
                 line.problems.add(path, f"expected a table, found {found(values)}", remedy)
                 continue
-            table = Table(values, path, line.problems)
+            table = ConfigTable(values, path, line.problems)
             table.refuse_others(file_schema.RULE)
             when = self._when(table)
             said = self._leads(table, pattern, policy)
@@ -171,17 +171,17 @@ class _Reader:
                 problem = "asks for the same as a rule before it, which goes first"
                 table.complain("when", problem, "leave one of them out, or say more in it")
             if when is not None and said is not None:
-                read.append(LineRule(when=when, targets=said.targets, weights=said.weights))
+                read.append(RouteRule(when=when, targets=said.targets, weights=said.weights))
         return tuple(read)
 
-    def _when(self, rule: Table) -> When | None:
+    def _when(self, rule: ConfigTable) -> RuleCondition | None:
         if not rule.has("when"):
             rule.complain("when", "is missing", f"for example when = {file_schema.RULE['when'].example}")
         if not rule.take("when", file_schema.RULE["when"]):
             return None
         table = rule.table("when")
         table.refuse_others(file_schema.WHEN)
-        when = table.fill(When, file_schema.WHEN)
+        when = table.fill(RuleCondition, file_schema.WHEN)
         if when.key and when.key not in self._keys:
             close = nearest(when.key, self._keys)
             remedy = f"did you mean {dotted((close,))}?" if close else f"add [keys.{dotted((when.key,))}]"
@@ -272,14 +272,14 @@ class _Reader:
 class ReadLines(Struct, frozen=True, kw_only=True):
     """All of `[models]`, and the providers that it names and that are not there for want of a key."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[RouteConfig, ...]
     absent: Mapping[str, Missing]
 
 
 def read_lines(
-    models: Table,
+    models: ConfigTable,
     providers: Mapping[str, Collection[str]],
-    catalogue: Mapping[str, Listing],
+    catalogue: Mapping[str, CatalogueEntry],
     keys: Iterable[str],
     *,
     discover: bool = True,
@@ -296,7 +296,7 @@ def read_lines(
     return ReadLines(lines=tuple(reader.lines()), absent=reader.absent)
 
 
-def _said(table: Table, name: str, path: KeyPath) -> _Said | None:
+def _said(table: ConfigTable, name: str, path: KeyPath) -> _Said | None:
     """A list of targets, or a table of them with their weights."""
     told = table.take(name, file_schema.TARGETS)
     if told is None:
@@ -306,7 +306,7 @@ def _said(table: Table, name: str, path: KeyPath) -> _Said | None:
     return _Said(places={(*path, position): text for position, text in enumerate(told)})
 
 
-def _check_weights(table: Table, said: _Said, policy: str) -> None:
+def _check_weights(table: ConfigTable, said: _Said, policy: str) -> None:
     if not policy:
         # It cannot be used, which is noted.
         return

@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError
 from dragoman.model.losses import Strict
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Provider
-from dragoman.routing.route import FALLBACK, When
+from dragoman.routing.route import FALLBACK, RuleCondition
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
@@ -56,15 +56,15 @@ class Server(Struct, frozen=True, kw_only=True):
     echo: bool = True
 
 
-class LineRule(Struct, frozen=True, kw_only=True):
+class RouteRule(Struct, frozen=True, kw_only=True):
     """Where a line leads in place of its own targets, when a request fits."""
 
-    when: When
+    when: RuleCondition
     targets: tuple[str, ...]
     weights: tuple[int, ...] = ()
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class RouteConfig(Struct, frozen=True, kw_only=True):
     """One line of `[models]`, as it is written: names that match `pattern` go to `targets`.
 
     A target is `provider/model`, where `*` stands for the same text as in the pattern, or the name of another line.
@@ -76,7 +76,7 @@ class Line(Struct, frozen=True, kw_only=True):
     policy: str = FALLBACK
     # One for each target, for the policy that asks for them.
     weights: tuple[int, ...] = ()
-    rules: tuple[LineRule, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
     strict: Strict = False
     sticky: bool | None = None
     retries: int | None = None
@@ -279,8 +279,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     # All that is missing: of those, and keys of others that are left out.
     missing: tuple[Missing, ...] = ()
     # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
-    routes: tuple[Line, ...] = ()
-    defaults: tuple[Line, ...] = ()
+    routes: tuple[RouteConfig, ...] = ()
+    defaults: tuple[RouteConfig, ...] = ()
     # What the file says of prices, by `provider/model`, and where an updated book of prices may be; "" if nowhere.
     prices: dict[str, Override] = {}
     book: str = ""

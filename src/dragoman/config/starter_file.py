@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from dragoman.config.discovery import discovered
 from dragoman.config.toml_lines import dotted
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 
 # As many models as a comment names.
 _SHOWN = 4
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class UsableProvider(Struct, frozen=True, kw_only=True):
     """A provider that could be used: its key is in a variable, or it is a server that answers at an address."""
 
     name: str
@@ -27,23 +27,23 @@ class Finding(Struct, frozen=True, kw_only=True):
     serves: tuple[str, ...] = ()
 
 
-def with_keys(environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> list[Finding]:
+def with_keys(environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
     """The providers whose key is in the environment, and that can be used with it."""
     providers, _ = discovered(environ, catalogue, ())
     found = []
     for name in providers:
         listing = catalogue[name]
         variable = next(variable for variable in listing.env if environ.get(variable, "").strip())
-        found.append(Finding(name=name, title=listing.title, variable=variable, serves=listing.serves))
+        found.append(UsableProvider(name=name, title=listing.title, variable=variable, serves=listing.serves))
     return found
 
 
-def first_file(chosen: Sequence[Finding], others: Sequence[Finding], key_hash: str = "") -> str:
+def first_file(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], key_hash: str = "") -> str:
     """The file, with comments; `others` were found and are not to be used."""
     return "\n".join(_lines(chosen, others, key_hash)) + "\n"
 
 
-def _lines(chosen: Sequence[Finding], others: Sequence[Finding], key_hash: str) -> Iterator[str]:
+def _lines(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], key_hash: str) -> Iterator[str]:
     yield "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong."
     yield "# `$NAME` is a variable of the environment: keys stay where they are."
     yield ""
@@ -70,7 +70,7 @@ def _lines(chosen: Sequence[Finding], others: Sequence[Finding], key_hash: str) 
         yield f'hash = "{key_hash}"'
 
 
-def _provider(found: Finding) -> Iterator[str]:
+def _provider(found: UsableProvider) -> Iterator[str]:
     names = f"{found.name}/MODEL"
     if found.variable:
         by_itself = f"; by itself also {', '.join(found.serves[:_SHOWN])}" if found.serves else ""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Missing
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
-from dragoman.config.values import Kind, found
+from dragoman.config.values import ValueType, found
 from dragoman.errors import ConfigError, ConfigErrors
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Problems:
             raise ConfigErrors(sorted(self._found, key=lambda error: error.line))
 
 
-class Table:
+class ConfigTable:
     """One table with its place; keys that nobody asked for are unknown."""
 
     def __init__(self, values: Mapping[str, object], path: KeyPath, problems: Problems) -> None:
@@ -69,7 +69,7 @@ class Table:
         """Note a problem with one member."""
         self.problems.add((*self.path, name), problem, remedy)
 
-    def take(self, name: str, kind: Kind[T]) -> T | None:
+    def take(self, name: str, kind: ValueType[T]) -> T | None:
         """A member's value; None if it is left out or cannot be used, which is noted."""
         if name not in self.values:
             return None
@@ -79,20 +79,20 @@ class Table:
             self.complain(name, error.problem, error.remedy or f"for example {dotted((name,))} = {kind.example}")
             return None
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> ConfigTable:
         """A table within; an empty one if it is left out or something else, which is noted."""
         values = self.values.get(name, {})
         if not isinstance(values, dict):
             self.complain(name, f"expected a table, found {found(values)}", f"begin a line with {self._header(name)}")
             values = {}
-        return Table(values, (*self.path, name), self.problems)
+        return ConfigTable(values, (*self.path, name), self.problems)
 
-    def tables(self) -> dict[str, Table]:
+    def tables(self) -> dict[str, ConfigTable]:
         """Every member that is a table, by name; the others are noted."""
         tables = {name: self.table(name) for name in self.values}
         return {name: table for name, table in tables.items() if isinstance(self.values[name], dict)}
 
-    def fill(self, struct: type[S], kinds: Mapping[str, Kind[object]]) -> S:
+    def fill(self, struct: type[S], kinds: Mapping[str, ValueType[object]]) -> S:
         """A struct from the members that are there and usable; its own defaults for the others."""
         taken = {name: self.take(name, kind) for name, kind in kinds.items()}
         return struct(**{name: value for name, value in taken.items() if value is not None})

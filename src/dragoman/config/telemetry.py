@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.config import file_schema
 from dragoman.config.environment import Unset, header_value, resolved
 from dragoman.config.settings import Missing, Telemetry
-from dragoman.config.tables import Table
+from dragoman.config.tables import ConfigTable
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
@@ -26,7 +26,7 @@ class ReadTelemetry(Struct, frozen=True, kw_only=True):
     missing: tuple[Missing, ...] = ()
 
 
-def read_telemetry(table: Table, environ: Mapping[str, str]) -> ReadTelemetry:
+def read_telemetry(table: ConfigTable, environ: Mapping[str, str]) -> ReadTelemetry:
     """The table, with what it names in the environment; what is wrong with it is noted there."""
     table.refuse_others(file_schema.TELEMETRY)
     told = table.fill(Telemetry, file_schema.TELEMETRY)
@@ -56,7 +56,7 @@ def read_telemetry(table: Table, environ: Mapping[str, str]) -> ReadTelemetry:
 
 
 def _headers(
-    table: Table, told: Telemetry, environ: Mapping[str, str], missing: list[Missing]
+    table: ConfigTable, told: Telemetry, environ: Mapping[str, str], missing: list[Missing]
 ) -> Iterator[tuple[str, str]]:
     for name, text in told.headers.items():
         try:
@@ -67,7 +67,7 @@ def _headers(
             table.complain("headers", f"{name} {error.problem}", error.remedy)
 
 
-def _missing(table: Table, key: str, problem: str, remedy: str, variable: str = "") -> Missing:
+def _missing(table: ConfigTable, key: str, problem: str, remedy: str, variable: str = "") -> Missing:
     path = (*table.path, key)
     return Missing(
         left_out=_LEFT_OUT,

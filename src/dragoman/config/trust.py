@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.config.config_file import ConfigFile, Fingerprint, Origin, fingerprint, state_folder
+from dragoman.config.config_file import ConfigFile, FileOrigin, Fingerprint, fingerprint, state_folder
 from dragoman.errors import ConfigError, DragomanError
 
 _FOLDER = "trusted"
@@ -26,7 +26,7 @@ _LARGEST_MARK = 65536
 
 def is_trusted(file: ConfigFile, content: bytes, environ: Mapping[str, str]) -> bool:
     """Whether the file may be used with this content."""
-    if file.origin is not Origin.FOUND:
+    if file.origin is not FileOrigin.FOUND:
         return True
     mark = _mark(file.path, environ)
     return mark is not None and _told(mark) == _digest(content)
@@ -75,7 +75,7 @@ def revoke(path: Path, environ: Mapping[str, str]) -> None:
 
 def fingerprint_of(file: ConfigFile, environ: Mapping[str, str]) -> Fingerprint:
     """What changes when the file does, or whether it is trusted."""
-    mark = _mark(file.path, environ) if file.origin is Origin.FOUND else None
+    mark = _mark(file.path, environ) if file.origin is FileOrigin.FOUND else None
     return fingerprint(file.path) if mark is None else (*fingerprint(file.path), *fingerprint(mark))
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from dragoman.config.environment import is_literal
 from dragoman.config.file_schema import NO_KEY, SECTIONS
-from dragoman.config.settings import Line
+from dragoman.config.settings import RouteConfig
 from dragoman.config.toml_lines import dotted
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 
 # What is told in words of its own; other members of a provider's table are told as they are.
 _TOLD = ("base_url", "api_key", "headers", "insecure")
@@ -21,7 +21,7 @@ _FROM_OPTIONS = "an address that its options make"
 _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
-def describe(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> list[str]:
+def describe(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> list[str]:
     """One thing a line, what goes out last, so that it stands before the question.
 
     The texts are as the file has them, and may hold what a terminal obeys.
@@ -49,7 +49,7 @@ def _telemetry(values: Mapping[str, object]) -> Iterator[str]:
         yield f"sends it the header {dotted((header,))}{source}"
 
 
-def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> Iterator[str]:
+def _providers(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> Iterator[str]:
     for name, table in _table(values, "providers").items():
         if not isinstance(table, dict):
             continue
@@ -66,13 +66,13 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -
             yield f"may send the key of {name} in clear text"
 
 
-def _alike(table: Mapping[str, object], catalogue: Mapping[str, Listing]) -> Listing | None:
+def _alike(table: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
     """What the catalogue knows of a cloud's transport, as the reading takes it for one under another name."""
     transport = table.get("transport")
     return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
 
-def _addresses(table: Mapping[str, object], listing: Listing | None) -> list[str]:
+def _addresses(table: Mapping[str, object], listing: CatalogueEntry | None) -> list[str]:
     written = table.get("base_url")
     if isinstance(written, dict):
         return [f"{address} ({protocol})" for protocol, address in written.items()]
@@ -84,7 +84,7 @@ def _addresses(table: Mapping[str, object], listing: Listing | None) -> list[str
     return list(dict.fromkeys(address or _FROM_OPTIONS for address in known)) or ["no address"]
 
 
-def _key(table: Mapping[str, object], listing: Listing | None) -> str:
+def _key(table: Mapping[str, object], listing: CatalogueEntry | None) -> str:
     """Where the key comes from."""
     written = table.get("api_key")
     texts = [text for text in (written if isinstance(written, list) else [written]) if isinstance(text, str)]
@@ -109,7 +109,7 @@ def _plain(values: Mapping[str, object]) -> Iterator[str]:
             yield f"sets {dotted((section, name))} = {value}"
 
 
-def describe_line(line: Line) -> str:
+def describe_line(line: RouteConfig) -> str:
     """Where one line of `[models]` leads, in short."""
     words = _targets(line.targets, line.weights)
     if len(line.targets) > 1:

@@ -23,7 +23,7 @@ from dragoman.prices.money import NANO
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Kind(Struct, Generic[T_co], frozen=True, kw_only=True):
+class ValueType(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One kind of value: its name after "expected", an example as TOML writes it, and its reader."""
 
     words: str

@@ -23,7 +23,7 @@ from dragoman.gateway.fair_queue import FairQueue
 _LATEST = 0.1
 
 
-class Limits(Struct, frozen=True):
+class AdmissionLimits(Struct, frozen=True):
     """The limits of one provider: calls at a time, how many may wait for one, and for how many seconds."""
 
     concurrency: int
@@ -31,9 +31,9 @@ class Limits(Struct, frozen=True):
     queue_time: float = 30.0
 
 
-def divided(limits: Limits, workers: int) -> Limits:
+def divided(limits: AdmissionLimits, workers: int) -> AdmissionLimits:
     """The part of the limits that each of several workers has; at least one call."""
-    return Limits(max(1, limits.concurrency // workers), -(-limits.queue // workers), limits.queue_time)
+    return AdmissionLimits(max(1, limits.concurrency // workers), -(-limits.queue // workers), limits.queue_time)
 
 
 class Load(Struct, frozen=True):
@@ -142,7 +142,7 @@ class _Gate:
 
     def __init__(self, name: str, clock: Callable[[], float], dice: Callable[[], float]) -> None:
         self.name = name
-        self.limits: Limits | None = None
+        self.limits: AdmissionLimits | None = None
         self.calls = 0
         self.loop = asyncio.get_running_loop()
         self._clock = clock
@@ -251,7 +251,7 @@ class Admission:
         self._dice = dice
         self._gates: dict[str, _Gate] = {}
 
-    def settle(self, limits: Mapping[str, Limits]) -> None:
+    def settle(self, limits: Mapping[str, AdmissionLimits]) -> None:
         """Set the limits, by the names of the providers; the others have none. More room lets in who waits.
 
         Who has a slot, or waits already, keeps it, also where there are to be fewer.

@@ -36,7 +36,7 @@ from dragoman.errors import (
 from dragoman.http.address import locate
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 
 _NEAREST = 3
 _LONGEST_NAME = 120
@@ -234,16 +234,16 @@ _ERRORS: tuple[tuple[type[UpstreamError], Callable[[UpstreamError, Called], Advi
 )
 
 
-def of_refusal(kind: Kind, called: Called, *, readable: bool = True) -> Advice | None:
+def of_refusal(kind: AttemptOutcome, called: Called, *, readable: bool = True) -> Advice | None:
     """What to do about a call that its provider refused; `readable` if it said so in a protocol's own form."""
-    if kind in (Kind.BAD_KEY, Kind.FORBIDDEN):
+    if kind in (AttemptOutcome.BAD_KEY, AttemptOutcome.FORBIDDEN):
         return _of_key(kind, called)
-    if kind is Kind.NO_MONEY:
+    if kind is AttemptOutcome.NO_MONEY:
         return Advice(
             operator=f"{called.name} has no credit or quota left for {_key(called)}: see its billing page",
             client=f"{called.name} has no credit or quota left for this gateway",
         )
-    if kind is Kind.UNKNOWN_MODEL:
+    if kind is AttemptOutcome.UNKNOWN_MODEL:
         return _of_model(called) if readable else _of_address(called)
     return None
 
@@ -257,9 +257,9 @@ def _key(called: Called) -> str:
     return f"the headers of providers.{dotted((called.name,))}" if called.provider.headers else "a call without a key"
 
 
-def _of_key(kind: Kind, called: Called) -> Advice:
+def _of_key(kind: AttemptOutcome, called: Called) -> Advice:
     name = called.name
-    if kind is Kind.FORBIDDEN:
+    if kind is AttemptOutcome.FORBIDDEN:
         return Advice(
             operator=f"{name} does not allow this with {_key(called)}: may that be used for this model?",
             client=f"{name} does not allow this with the key that the gateway has for it",

@@ -38,17 +38,17 @@ from dragoman.gateway.observability.launch_counters import is_launch_name, launc
 from dragoman.gateway.observability.metrics import Snapshot
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.refusals import refusal_of
-from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, Kind, api_path_of
-from dragoman.gateway.processes.peer_workers import OtherWorkers
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, EndpointKind, api_path_of
+from dragoman.gateway.processes.peer_workers import PeerWorkers
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.compact_endpoint import compact
 from dragoman.gateway.stored_responses.conversation_endpoint import serve_conversation
 from dragoman.gateway.stored_responses.response_endpoint import serve_response
-from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
+from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.journal_entry import CONVERSATION, COUNT, LIST, OTHER
@@ -63,20 +63,20 @@ _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # No honest name of a program is longer.
 _LONGEST_PROGRAM = 120
 # What a model works for: it takes a place among the exchanges of its key.
-_WORKING_KINDS = frozenset({Kind.CONVERSATION, Kind.COUNT, Kind.COMPACT, Kind.OTHER})
+_WORKING_KINDS = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
 # Members of an enumeration are slow to find, and this is asked of every request.
-_CONVERSATION = Kind.CONVERSATION
-_OPEN_KINDS = frozenset({Kind.HOME, Kind.HELLO, Kind.HEALTH, Kind.READY})
+_CONVERSATION = EndpointKind.CONVERSATION
+_OPEN_KINDS = frozenset({EndpointKind.HOME, EndpointKind.HELLO, EndpointKind.HEALTH, EndpointKind.READY})
 # What the accounts call an exchange; what is not here is none of theirs.
-_ACCOUNTED: dict[Kind, str] = {
-    Kind.CONVERSATION: CONVERSATION,
-    Kind.COMPACT: CONVERSATION,
-    Kind.COUNT: COUNT,
-    Kind.MODELS: LIST,
-    Kind.MODEL: LIST,
-    Kind.STORED: OTHER,
-    Kind.CONVERSATIONS: OTHER,
-    Kind.OTHER: OTHER,
+_ACCOUNTED: dict[EndpointKind, str] = {
+    EndpointKind.CONVERSATION: CONVERSATION,
+    EndpointKind.COMPACT: CONVERSATION,
+    EndpointKind.COUNT: COUNT,
+    EndpointKind.MODELS: LIST,
+    EndpointKind.MODEL: LIST,
+    EndpointKind.STORED: OTHER,
+    EndpointKind.CONVERSATIONS: OTHER,
+    EndpointKind.OTHER: OTHER,
 }
 # How long whoever is refused for want of room in the accounts is to wait, in seconds.
 _FULL_FOR = 10
@@ -89,21 +89,21 @@ _NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
 class App:
     """The requests of one process. `service` is replaced when the configuration changes."""
 
-    def __init__(self, service: Service, others: OtherWorkers | None = None) -> None:
+    def __init__(self, service: Runtime, others: PeerWorkers | None = None) -> None:
         self.service = service
         self._others = others
         # Whether it will stop soon. All are served on, and told to come back on another connection.
         self.lame_duck = False
-        self._pages: dict[Kind, Callable[[Request], Awaitable[None]]] = {
-            Kind.HOME: self._home,
-            Kind.HELLO: self._hello,
-            Kind.HEALTH: self._health,
-            Kind.READY: self._ready,
-            Kind.METRICS: self._metrics,
-            Kind.STATUS: self._status,
+        self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
+            EndpointKind.HOME: self._home,
+            EndpointKind.HELLO: self._hello,
+            EndpointKind.HEALTH: self._health,
+            EndpointKind.READY: self._ready,
+            EndpointKind.METRICS: self._metrics,
+            EndpointKind.STATUS: self._status,
         }
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         """Serve one request."""
         service = self.service
         api_path = api_path_of(request.path)
@@ -170,48 +170,48 @@ class App:
             if request.held is not None:
                 await request.held
 
-    def _hold(self, service: Service, request: Request) -> None:
+    def _hold(self, service: Runtime, request: ServerRequest) -> None:
         """Tell the client nothing more until what was written down is on the disk."""
         synced = service.accounting.synced()
         if synced is not None:
             request.hold(synced)
 
-    async def _own(self, service: Service, request: Request, api_path: ApiPath, key: Key | None) -> bool:
+    async def _own(self, service: Runtime, request: ServerRequest, api_path: ApiPath, key: Key | None) -> bool:
         """Answer what the gateway is asked about itself; False if this is something else."""
         kind = api_path.kind
         page = self._pages.get(kind)
         if page is not None:
             await page(request)
-        elif kind is Kind.ROUTE:
+        elif kind is EndpointKind.ROUTE:
             check_near(service, request)
             await self._explain(request, key)
-        elif kind is Kind.LAUNCH:
+        elif kind is EndpointKind.LAUNCH:
             check_near(service, request)
             await self._launch(request, api_path, "" if key is None else key.name)
-        elif kind is Kind.NAMES:
+        elif kind is EndpointKind.NAMES:
             await tell_names(service, request, _dialect(request), "" if key is None else key.name)
-        elif kind is Kind.NOWHERE:
+        elif kind is EndpointKind.NOWHERE:
             raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         else:
             return False
         return True
 
     async def _aside(
-        self, service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
+        self, service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
     ) -> None:
         """What is asked beside conversations."""
         try:
-            if api_path.kind is Kind.COUNT:
+            if api_path.kind is EndpointKind.COUNT:
                 await count_tokens(service, request, api_path, account, key)
-            elif api_path.kind is Kind.STORED:
+            elif api_path.kind is EndpointKind.STORED:
                 await serve_response(service, request, api_path, account, key)
-            elif api_path.kind is Kind.CONVERSATIONS:
+            elif api_path.kind is EndpointKind.CONVERSATIONS:
                 await serve_conversation(service, request, api_path, account, key)
-            elif api_path.kind is Kind.COMPACT:
+            elif api_path.kind is EndpointKind.COMPACT:
                 await compact(service, request, api_path, account, key)
-            elif api_path.kind is Kind.MODELS:
+            elif api_path.kind is EndpointKind.MODELS:
                 await list_models(service, request, account)
-            elif api_path.kind is Kind.MODEL:
+            elif api_path.kind is EndpointKind.MODEL:
                 await show_model(service, request, api_path, account)
             else:
                 await pass_on(service, request, api_path, account, owner=owner_of(key))
@@ -220,7 +220,7 @@ class App:
         except DragomanError as error:
             self._tell(service, request, account, error)
 
-    async def _explain(self, request: Request, key: Key | None) -> None:
+    async def _explain(self, request: ServerRequest, key: Key | None) -> None:
         """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
         service = self.service
         try:
@@ -233,7 +233,7 @@ class App:
             if place is not None:
                 place.release()
 
-    def _tell(self, service: Service, request: Request, account: Account, error: DragomanError) -> None:
+    def _tell(self, service: Runtime, request: ServerRequest, account: RecordBuilder, error: DragomanError) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""
         record, advice = account.record, _advice(service, account.record, error)
         what = replies.failure_of(error) or error
@@ -250,7 +250,7 @@ class App:
             return
         account.finalize(status=told.status, failure=failure)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
-        if isinstance(error, NotKept) or (advice is not None and advice.lasting):
+        if isinstance(error, NotStored) or (advice is not None and advice.lasting):
             # The store was waited for already; or it can only fail again.
             headers.append((b"x-should-retry", b"false"))
         if isinstance(error, Busy):
@@ -258,7 +258,7 @@ class App:
         request.respond(told.status, headers, told.body)
 
     def _give_up(
-        self, service: Service, request: Request, account: Account, error: ClientError, *, failure: str
+        self, service: Runtime, request: ServerRequest, account: RecordBuilder, error: ClientError, *, failure: str
     ) -> None:
         """Settle what nobody goes on with, and tell the client under the exchange's own id, if it heard nothing yet."""
         if request.started:
@@ -288,7 +288,7 @@ class App:
         )
         return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
 
-    def _refuse(self, request: Request, api_path: ApiPath, error: ClientError | OffloadBusy) -> None:
+    def _refuse(self, request: ServerRequest, api_path: ApiPath, error: ClientError | OffloadBusy) -> None:
         service = self.service
         record = self._record(request, api_path)
         account = service.account_of_stranger(record)
@@ -303,7 +303,7 @@ class App:
         body = _refused(account, error)
         request.respond(account.record.status, headers, body)
 
-    def _record(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
+    def _record(self, request: ServerRequest, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
         """The record of a request that begins."""
         service = self.service
         trace, state = said(request.headers) if PARENT in request.table else ("", "")
@@ -323,16 +323,16 @@ class App:
             facts=heard(request.headers),
         )
 
-    async def _home(self, request: Request) -> None:
+    async def _home(self, request: ServerRequest) -> None:
         tell_home(self.service, request, ready=self._is_ready())
 
-    async def _hello(self, request: Request) -> None:
+    async def _hello(self, request: ServerRequest) -> None:
         request.respond(200, [JSON], b'{"message":"hello"}')
 
-    async def _health(self, request: Request) -> None:
+    async def _health(self, request: ServerRequest) -> None:
         request.respond(200, [_TEXT], b"ok\n")
 
-    async def _ready(self, request: Request) -> None:
+    async def _ready(self, request: ServerRequest) -> None:
         status, words = readiness(self.service.accounting, verbose=request.query == "verbose")
         if not self._is_stopping():
             request.respond(status, [_TEXT], words)
@@ -345,10 +345,10 @@ class App:
     def _is_stopping(self) -> bool:
         return self.lame_duck or self.service.draining
 
-    async def _metrics(self, request: Request) -> None:
+    async def _metrics(self, request: ServerRequest) -> None:
         request.respond(200, [_METRICS], render(await self._snapshots(), await self.service.state.stored_bytes()))
 
-    async def _status(self, request: Request) -> None:
+    async def _status(self, request: ServerRequest) -> None:
         service = self.service
         check_near(service, request)
         if request.method == "POST":
@@ -357,7 +357,7 @@ class App:
             told = status_of(service, await self._snapshots())
         request.respond(200, [JSON], encode(told))
 
-    async def _launch(self, request: Request, api_path: ApiPath, key: str) -> None:
+    async def _launch(self, request: ServerRequest, api_path: ApiPath, key: str) -> None:
         name = api_path.rest.removeprefix(LAUNCHES)
         if not is_launch_name(name):
             raise ClientError(404, "a launch is called by 1 to 64 letters, digits, dots, hyphens and underscores")
@@ -371,7 +371,7 @@ class App:
         return [own] if self._others is None else [own, *await self._others.snapshots()]
 
 
-def _advice(service: Service, record: Record, error: DragomanError) -> Advice | None:
+def _advice(service: Runtime, record: Record, error: DragomanError) -> Advice | None:
     """What to do about an error beside conversations."""
     if isinstance(error, UnknownModel):
         return error.advice
@@ -381,7 +381,7 @@ def _advice(service: Service, record: Record, error: DragomanError) -> Advice | 
     return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.served)))
 
 
-def _refused(account: Account, error: ClientError | OffloadBusy) -> bytes:
+def _refused(account: RecordBuilder, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     told = replies.told(error, account.record.dialect, account.record.id)
     failure = told.failure.kind.value if told.failure is not None else ""
@@ -389,18 +389,18 @@ def _refused(account: Account, error: ClientError | OffloadBusy) -> bytes:
     return told.body
 
 
-def _makes_work(request: Request, api_path: ApiPath) -> bool:
+def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
     """Whether a model works for a request: what is looked up or listed is never counted."""
     return api_path.kind in _WORKING_KINDS and request.method == "POST"
 
 
-def _program(request: Request) -> str:
+def _program(request: ServerRequest) -> str:
     """What program a client says it is: the first product of its user agent."""
     said = request.table.get(b"user-agent", b"")[:_LONGEST_PROGRAM].partition(b" ")[0].decode("latin-1")
     return said if said.isprintable() else ""
 
 
-def _dialect(request: Request) -> str:
+def _dialect(request: ServerRequest) -> str:
     """The client's protocol where the path does not tell: its headers do (mapping.md §23)."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES

@@ -38,7 +38,7 @@ _LONGEST_WAIT, _RETRY_AFTER = 30.0, 5
 _NO_ROOM = f"other requests of this key left no room for this one within {_LONGEST_WAIT:g} s"
 
 
-class Charge:
+class ReaderCharge:
     """The bytes of one reader, until it is closed; `pause` and `resume` are called as there is room."""
 
     __slots__ = ("_account", "_budget", "_pause", "is_complete", "resume", "size")
@@ -104,11 +104,11 @@ class _Account:
         self.size = 0
         self.held = 0
         self.held_charges = 0
-        self.charges: dict[Charge, None] = {}
-        self.paused: dict[Charge, None] = {}
+        self.charges: dict[ReaderCharge, None] = {}
+        self.paused: dict[ReaderCharge, None] = {}
 
     @property
-    def oldest(self) -> Charge | None:
+    def oldest(self) -> ReaderCharge | None:
         return next(iter(self.charges), None)
 
 
@@ -121,7 +121,7 @@ class KeyBudget:
         self._budget = budget
         self._key = key
 
-    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> Charge:
+    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> ReaderCharge:
         """Begin to charge a reader of the key."""
         return self._budget.open(self._key, pause, resume)
 
@@ -147,17 +147,17 @@ class ByteBudget:
         """The budget as the key of this name sees it."""
         return KeyBudget(self, key)
 
-    def open(self, key: str, pause: Callable[[], None], resume: Callable[[], None]) -> Charge:
+    def open(self, key: str, pause: Callable[[], None], resume: Callable[[], None]) -> ReaderCharge:
         """Begin to charge a reader of a key."""
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = _Account(key)
-        charge = Charge(self, account, pause, resume)
+        charge = ReaderCharge(self, account, pause, resume)
         account.charges[charge] = None
         return charge
 
     @asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[Charge]:
+    async def turn(self, key: str) -> AsyncIterator[ReaderCharge]:
         """Wait until a reader of a key may read something of unknown size, which it charges within the block.
 
         `OffloadBusy` if that takes too long. The charge is the caller's to close, unless the block fails.
@@ -167,7 +167,7 @@ class ByteBudget:
             turns = self._turns[key] = asyncio.Semaphore(_AT_ONCE)
         has_room = asyncio.Event()
         has_room.set()
-        charge: Charge | None = None
+        charge: ReaderCharge | None = None
         try:
             async with asyncio.timeout(_LONGEST_WAIT):
                 await turns.acquire()
@@ -202,11 +202,11 @@ class ByteBudget:
         most = max(self._limit - self.held, self._limit // (len(self._accounts) + 1))
         return account.held > 0 and account.held >= most
 
-    def may_read(self, charge: Charge, account: _Account) -> bool:
+    def may_read(self, charge: ReaderCharge, account: _Account) -> bool:
         """Whether a reader of a key reads on."""
         return not self.is_full(account) and (account.oldest is charge or self.room(account) > 0)
 
-    def complete(self, charge: Charge, account: _Account) -> None:
+    def complete(self, charge: ReaderCharge, account: _Account) -> None:
         """Count the bytes of a reader as complete."""
         self._take_out(charge, account)
         charge.is_complete = True
@@ -215,7 +215,7 @@ class ByteBudget:
         self.held += charge.size
         self._resume()
 
-    def give_back(self, charge: Charge, account: _Account) -> None:
+    def give_back(self, charge: ReaderCharge, account: _Account) -> None:
         """Take the bytes of a reader out, and let others go on."""
         if charge.is_complete:
             account.held -= charge.size
@@ -227,7 +227,7 @@ class ByteBudget:
             del self._accounts[account.key]
         self._resume()
 
-    def _take_out(self, charge: Charge, account: _Account) -> None:
+    def _take_out(self, charge: ReaderCharge, account: _Account) -> None:
         del account.charges[charge]
         account.paused.pop(charge, None)
         account.size -= charge.size

@@ -16,7 +16,7 @@ from dragoman.gateway.advice import Advice
 KEPT = 3.0
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class CheckResult(Struct, frozen=True, kw_only=True):
     """What was found of a provider: whether it can be used as far as is known, what is wrong, and its models."""
 
     able: bool = True
@@ -25,15 +25,15 @@ class Found(Struct, frozen=True, kw_only=True):
     models: Sequence[str] | None = None
 
 
-class KeptChecks:
+class CheckCache:
     """The latest checks, by provider and protocol, of which there are as many as the configuration has."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._found: dict[tuple[str, str], tuple[float, Found]] = {}
+        self._found: dict[tuple[str, str], tuple[float, CheckResult]] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def of(self, place: tuple[str, str], ask: Callable[[], Awaitable[Found]]) -> Found:
+    async def of(self, place: tuple[str, str], ask: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
         """What was found a moment ago, else what is found now."""
         async with self._locks.setdefault(place, asyncio.Lock()):
             kept = self._found.get(place)

@@ -12,11 +12,11 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.gateway.runtime import Service
-from dragoman.providers.key_cooldowns import LONGEST, KeyNotice
+from dragoman.gateway.runtime import Runtime
+from dragoman.providers.key_cooldowns import LONGEST, KeyCooldownUpdate
 from dragoman.routing.health import LONGEST_REST
-from dragoman.routing.health_state import Level
-from dragoman.routing.target_health import Notice
+from dragoman.routing.health_state import HealthLevel
+from dragoman.routing.target_health import HealthUpdate
 from dragoman.store import MEMORY, Store, StoreError, Tables
 
 # Seconds in which the store gives what it has; a start does not wait any longer.
@@ -25,16 +25,16 @@ _PATIENCE = 2.0
 _LONGEST_SUBJECT = 1000
 _TARGET, _KEY = "target ", "key "
 _ENCODER = msgspec.msgpack.Encoder()
-_TARGETS = msgspec.msgpack.Decoder(Notice)
-_KEYS = msgspec.msgpack.Decoder(KeyNotice)
+_TARGETS = msgspec.msgpack.Decoder(HealthUpdate)
+_KEYS = msgspec.msgpack.Decoder(KeyCooldownUpdate)
 # A target that answers again, or was cleared.
-_ENDED = frozenset({Level.RAMPING, Level.GOOD})
+_ENDED = frozenset({HealthLevel.RAMPING, HealthLevel.GOOD})
 
 
-class KeptRests:
+class PersistedCooldowns:
     """The rests of one gateway in its file. `service` gives the present one, `wall` the time of day in seconds."""
 
-    def __init__(self, service: Callable[[], Service], wall: Callable[[], float]) -> None:
+    def __init__(self, service: Callable[[], Runtime], wall: Callable[[], float]) -> None:
         self._service = service
         self._wall = wall
 
@@ -43,19 +43,19 @@ class KeptRests:
         state = self._service().state
         return state.store if state.storage.path not in ("", MEMORY) else None
 
-    def note_target(self, notice: Notice) -> None:
+    def note_target(self, notice: HealthUpdate) -> None:
         """Keep the rest of a target, or forget it."""
-        if notice.level is Level.RESTING and notice.until > self._service().clock():
+        if notice.level is HealthLevel.RESTING and notice.until > self._service().clock():
             later = self._ahead
             moved = replace(
                 notice, until=notice.until + later, epoch=0.0, since=notice.since + later, failed=notice.failed + later
             )
             self._keep(_TARGET + notice.target, moved.until, moved)
-        elif notice.level in _ENDED or notice.level is Level.RESTING:
+        elif notice.level in _ENDED or notice.level is HealthLevel.RESTING:
             # A rest that is over may have been cut short, and what was kept of it ends later.
             self._end(_TARGET + notice.target)
 
-    def note_key(self, notice: KeyNotice) -> None:
+    def note_key(self, notice: KeyCooldownUpdate) -> None:
         """Keep the rest of a key, or forget it."""
         subject = f"{_KEY}{notice.provider} {notice.key} {notice.model}"
         if notice.until:
@@ -93,13 +93,13 @@ class KeptRests:
         """By how much the time of day is ahead of the clock."""
         return self._wall() - self._service().clock()
 
-    def _target(self, kept: Notice) -> Notice:
+    def _target(self, kept: HealthUpdate) -> HealthUpdate:
         later = self._ahead
         # The time of day may have been set back meanwhile.
         until = min(kept.until - later, self._service().clock() + LONGEST_REST)
         return replace(kept, until=until, since=kept.since - later, failed=kept.failed - later)
 
-    def _key(self, kept: KeyNotice) -> KeyNotice:
+    def _key(self, kept: KeyCooldownUpdate) -> KeyCooldownUpdate:
         later = self._ahead
         until = min(kept.until - later, self._service().clock() + LONGEST)
         return replace(kept, until=until, since=kept.since - later)

@@ -18,13 +18,13 @@ from typing import TypeAlias
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.model_list_fetch import ask_for_list, reads_as_list
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.providers.provider import Provider
 from dragoman.routing.attempt_outcome import counts_for_health
 from dragoman.routing.failure_classification import kind_of
 
 # Targets that rest, and until when.
-Rests: TypeAlias = dict[str, float]
+PersistedChecks: TypeAlias = dict[str, float]
 # Seconds between two looks at who rests, and for which a list is waited.
 LOOK = 1.0
 PATIENCE = 5.0
@@ -35,7 +35,7 @@ _HOUR = 3600.0
 _NOT_IMPLEMENTED = 501
 
 
-class Result(Enum):
+class HealthCheckResult(Enum):
     """What a check found."""
 
     ALIVE = "alive"
@@ -48,9 +48,9 @@ class _Watch:
 
     def __init__(self, provider: Provider, now: float, left: float = HOURLY) -> None:
         self.provider = provider
-        self.result: Result | None = None
+        self.result: HealthCheckResult | None = None
         # The rests during which the latest check failed: targets, and until when they rest.
-        self.missed: Rests = {}
+        self.missed: PersistedChecks = {}
         self.due = now
         self.is_busy = False
         # How many checks it may have, and when that was.
@@ -73,7 +73,7 @@ class _Watch:
 class Checks:
     """Checks the providers of one gateway. `service` gives the present one: a reload replaces it."""
 
-    def __init__(self, service: Callable[[], Service]) -> None:
+    def __init__(self, service: Callable[[], Runtime]) -> None:
         self._service = service
         self._watches: dict[str, _Watch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,7 +124,7 @@ class Checks:
             found = self._watches[provider.name] = _Watch(provider, now, left)
         return found
 
-    async def _check(self, service: Service, watch: _Watch, rests: Rests) -> None:
+    async def _check(self, service: Runtime, watch: _Watch, rests: PersistedChecks) -> None:
         """Ask a provider some of whose targets rest, and draw the conclusion."""
         try:
             result, why = await _found(service, watch.provider)
@@ -136,9 +136,9 @@ class Checks:
             return
         service.metrics.note_check(name, result.value, now)
         resting, ended = health.resting(now), 0
-        if result is Result.FAILING:
+        if result is HealthCheckResult.FAILING:
             watch.missed = _still(rests, resting)
-        elif result is Result.ALIVE:
+        elif result is HealthCheckResult.ALIVE:
             # A rest that began meanwhile has a reason of its own.
             ended = sum(health.cut_short(target, now) for target in _still(watch.missed, resting))
             watch.missed = {}
@@ -154,29 +154,35 @@ def _is_checked(provider: Provider) -> bool:
     return provider.check_every is not None
 
 
-def _by_provider(resting: Rests) -> dict[str, Rests]:
-    found: dict[str, Rests] = {}
+def _by_provider(resting: PersistedChecks) -> dict[str, PersistedChecks]:
+    found: dict[str, PersistedChecks] = {}
     for target, until in resting.items():
         found.setdefault(target.partition("/")[0], {})[target] = until
     return found
 
 
-def _still(rests: Rests, resting: Rests) -> Rests:
+def _still(rests: PersistedChecks, resting: PersistedChecks) -> PersistedChecks:
     """Those of some rests that go on, and are not others of the same targets."""
     return {target: until for target, until in rests.items() if resting.get(target) == until}
 
 
-async def _found(service: Service, provider: Provider) -> tuple[Result, str]:
+async def _found(service: Runtime, provider: Provider) -> tuple[HealthCheckResult, str]:
     """What a provider's list says of it, and in words what is wrong."""
     try:
         async with asyncio.timeout(PATIENCE):
             status, body = await ask_for_list(service, provider, provider.endpoints[0])
             if status == 200:
-                return (Result.ALIVE, "") if await reads_as_list(body) else (Result.UNKNOWN, "it answered no list")
+                return (
+                    (HealthCheckResult.ALIVE, "")
+                    if await reads_as_list(body)
+                    else (HealthCheckResult.UNKNOWN, "it answered no list")
+                )
     except TimeoutError:
-        return Result.FAILING, f"no answer within {PATIENCE:g} s"
+        return HealthCheckResult.FAILING, f"no answer within {PATIENCE:g} s"
     except DragomanError as error:
         # What is our own affair, or a list that cannot be read, says nothing of the provider.
-        return (Result.FAILING if counts_for_health(kind_of(error)) else Result.UNKNOWN), str(error)
+        return (HealthCheckResult.FAILING if counts_for_health(kind_of(error)) else HealthCheckResult.UNKNOWN), str(
+            error
+        )
     is_ill = status >= 500 and status != _NOT_IMPLEMENTED
-    return (Result.FAILING if is_ill else Result.UNKNOWN), f"it answered {status}"
+    return (HealthCheckResult.FAILING if is_ill else HealthCheckResult.UNKNOWN), f"it answered {status}"

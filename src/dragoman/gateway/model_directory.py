@@ -10,18 +10,18 @@ import io
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from dragoman.config.settings import Line, Settings, Storage
+from dragoman.config.settings import RouteConfig, Settings, Storage
 from dragoman.gateway.model_list_fetch import ask_providers
-from dragoman.gateway.model_names import Named, names_of, providers_of, route_of
+from dragoman.gateway.model_names import NamedRoute, names_of, providers_of, route_of
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget
-from dragoman.routing.model_limits import Facts, smallest
+from dragoman.routing.model_limits import ModelLimits, smallest
 from dragoman.routing.target import Target
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 
 _WILD = frozenset("*?[")
 
@@ -34,7 +34,7 @@ async def names_table(
     They are asked if it is to be `live`.
     """
     log = Log(io.StringIO())
-    service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    service = Runtime(settings, Metrics(), log, StoredState(Storage(keep=False), log))
     protocol = PROTOCOLS[0].name
     try:
         failed = await ask_providers(service, settings.callable.values()) if live else {}
@@ -43,18 +43,18 @@ async def names_table(
         await service.close()
 
 
-def look_up(service: Service, protocol: str, names: Iterable[str]) -> list[DescribedName]:
+def look_up(service: Runtime, protocol: str, names: Iterable[str]) -> list[DescribedName]:
     """What is known of these names, but for those that lead nowhere."""
     return [described(service, (name, route)) for name in names if (route := route_of(service, name, protocol))]
 
 
-async def ask_for(service: Service, protocol: str, names: Iterable[str]) -> None:
+async def ask_for(service: Runtime, protocol: str, names: Iterable[str]) -> None:
     """Ask the providers that these names may come to what they say of their models."""
     routes = (route_of(service, name, protocol) for name in names)
     await ask_providers(service, providers_of(route for route in routes if route is not None), sizes=True)
 
 
-def search(service: Service, protocol: str, match: str = "") -> list[DescribedName]:
+def search(service: Runtime, protocol: str, match: str = "") -> list[DescribedName]:
     """What is known of all names that a pattern fits, or that have this text in them."""
     listed = names_of(service, protocol)
     found = [named for named in listed if fits(named[0], match)]
@@ -78,7 +78,7 @@ def fits(name: str, match: str) -> bool:
     return fnmatchcase(name, match) if _WILD.intersection(match) else match in name
 
 
-def described(service: Service, named: Named) -> DescribedName:
+def described(service: Runtime, named: NamedRoute) -> DescribedName:
     """What is known of a name."""
     name, route = named
     if route is None:
@@ -96,7 +96,7 @@ def described(service: Service, named: Named) -> DescribedName:
     )
 
 
-def _target(service: Service, target: Target, facts: Facts) -> DescribedTarget:
+def _target(service: Runtime, target: Target, facts: ModelLimits) -> DescribedTarget:
     return DescribedTarget(
         target=f"{target.provider.name}/{target.shown}",
         dialect=target.endpoint.protocol,
@@ -107,7 +107,7 @@ def _target(service: Service, target: Target, facts: Facts) -> DescribedTarget:
     )
 
 
-def _pattern(line: Line) -> DescribedName:
+def _pattern(line: RouteConfig) -> DescribedName:
     """A pattern, which leads to as many targets as there are names that fit it; those of its rules are told, too."""
     texts = dict.fromkeys((*line.targets, *(text for rule in line.rules for text in rule.targets)))
     targets = tuple(DescribedTarget(target=text) for text in texts)
@@ -116,7 +116,7 @@ def _pattern(line: Line) -> DescribedName:
 
 def _able(target: Target) -> dict[str, bool | None]:
     """What a target can do; None where nobody knows."""
-    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    known = capabilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
     # A vendor's own service takes documents; whether others do, hardly anybody tells.
     able = {"documents": True if known.official else None, "thinking": known.reasons}
     return {word: False if word in target.denies else able.get(word, True) for word in ABILITIES}

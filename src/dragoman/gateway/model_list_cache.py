@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
-from dragoman.routing.model_limits import Facts
+from dragoman.routing.model_limits import ModelLimits
 from dragoman.routing.target import Target
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 
 # What some servers put before each name of their list, and take with or without it.
 _FOLDER = "models/"
 
 
-class KeptList(Struct, frozen=True, kw_only=True):
+class CachedModelList(Struct, frozen=True, kw_only=True):
     """The models of one provider, by their names."""
 
     provider: Provider
@@ -28,26 +28,26 @@ class KeptList(Struct, frozen=True, kw_only=True):
     models: Mapping[str, ListedModel]
 
 
-class KeptLists:
+class ModelListCache:
     """The lists of all providers; those who are still what they were are taken over from `former` ones."""
 
-    def __init__(self, providers: Mapping[str, Provider], former: KeptLists | None = None) -> None:
+    def __init__(self, providers: Mapping[str, Provider], former: ModelListCache | None = None) -> None:
         kept = former._kept if former is not None else {}
         # How often anything was listed.
         self.changes = 0
-        self._kept: dict[str, KeptList] = {
+        self._kept: dict[str, CachedModelList] = {
             name: found for name, found in kept.items() if providers.get(name) == found.provider
         }
 
-    def of(self, provider: Provider) -> KeptList | None:
+    def of(self, provider: Provider) -> CachedModelList | None:
         """What a provider listed."""
         return self._kept.get(provider.name)
 
-    def keep(self, provider: Provider, models: Iterable[ListedModel], until: float) -> KeptList:
+    def keep(self, provider: Provider, models: Iterable[ListedModel], until: float) -> CachedModelList:
         """Keep what a provider listed, until it is to be asked again."""
         self.changes += 1
         listed = {model.id: model for model in models}
-        found = self._kept[provider.name] = KeptList(provider=provider, until=until, models=listed)
+        found = self._kept[provider.name] = CachedModelList(provider=provider, until=until, models=listed)
         return found
 
     def model(self, target: Target) -> ListedModel | None:
@@ -57,13 +57,13 @@ class KeptLists:
             return None
         return kept.models.get(target.model) or kept.models.get(_FOLDER + target.model)
 
-    def facts_of(self, target: Target) -> Facts:
+    def facts_of(self, target: Target) -> ModelLimits:
         """The sizes that its provider listed."""
         model = self.model(target)
-        return Facts() if model is None else Facts(window=model.window, cap=model.cap)
+        return ModelLimits() if model is None else ModelLimits(window=model.window, cap=model.cap)
 
 
-def facts_of_rules(target: Target) -> Facts:
+def facts_of_rules(target: Target) -> ModelLimits:
     """What the rules of translation know of a target: its output cap."""
-    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
-    return Facts(cap=known.max_output)
+    known = capabilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    return ModelLimits(cap=known.max_output)

@@ -8,7 +8,7 @@ from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.advice import Called, of_error, of_refusal
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import beside_loop
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.model.listing import ListedModel
@@ -16,7 +16,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
 from dragoman.providers.transport_interface import Order
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
@@ -27,13 +27,13 @@ _RETRIED = 30.0
 _PATIENCE = 2.5
 _LIMIT = 4 * 1024 * 1024
 # What a list that is refused means.
-_REFUSALS = {401: Kind.BAD_KEY, 403: Kind.BAD_KEY, 402: Kind.NO_MONEY}
+_REFUSALS = {401: AttemptOutcome.BAD_KEY, 403: AttemptOutcome.BAD_KEY, 402: AttemptOutcome.NO_MONEY}
 # To read a list is the work of the gateway itself.
 _NO_KEY = ""
 _NO_LIST = ": it lists no models, or base_url is not what its SDK takes"
 
 
-async def ask_providers(service: Service, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
+async def ask_providers(service: Runtime, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
     """See to it that what these list is known; give the names of those that could not say, and why.
 
     Those whose models the configuration names are asked only if it is for what they say of them, their `sizes`.
@@ -43,7 +43,7 @@ async def ask_providers(service: Service, providers: Iterable[Provider], *, size
     return {provider.name: why for provider, why in zip(asked, words, strict=True) if why}
 
 
-def models_of(service: Service, provider: Provider) -> Collection[str]:
+def models_of(service: Runtime, provider: Provider) -> Collection[str]:
     """The models of a provider: those of the configuration, else those that it listed."""
     if provider.models is not None:
         return provider.models
@@ -51,7 +51,7 @@ def models_of(service: Service, provider: Provider) -> Collection[str]:
     return kept.models if kept is not None else ()
 
 
-async def _ask(service: Service, provider: Provider) -> str:
+async def _ask(service: Runtime, provider: Provider) -> str:
     """Ask one of them, if it has to be; why it could not be done, or nothing."""
     kept = service.listed.of(provider)
     now = service.clock()
@@ -73,7 +73,7 @@ async def _ask(service: Service, provider: Provider) -> str:
     return why
 
 
-async def _local_models(service: Service, provider: Provider) -> tuple[ListedModel, ...]:
+async def _local_models(service: Runtime, provider: Provider) -> tuple[ListedModel, ...]:
     """What a server of this machine lists; nothing if it is not there."""
     try:
         return await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), LOCAL_PATIENCE)
@@ -85,7 +85,7 @@ def _words(error: BaseException) -> str:
     return str(error) or str(TimedOut(f"no answer within {_PATIENCE:g} s"))
 
 
-async def models_at(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
+async def models_at(service: Runtime, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
     """What a provider lists at one of its endpoints."""
     key = service.rotation(provider).next()
     try:
@@ -119,7 +119,7 @@ def what_was_refused(status: int, provider: Provider, endpoint: Endpoint, key: s
 
 
 async def ask_for_list(
-    service: Service, provider: Provider, endpoint: Endpoint, key: str | None = None, *, keyless: bool = False
+    service: Runtime, provider: Provider, endpoint: Endpoint, key: str | None = None, *, keyless: bool = False
 ) -> tuple[int, bytes]:
     """What a provider answers when its list is asked for: status and body.
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.model_resolver import AbsentModel, UnknownModel
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
 from dragoman.routing.model_limits import smallest
@@ -26,10 +26,10 @@ from dragoman.rules.model_lists import restated
 _OWNER = "dragoman"
 
 # What a name leads to; None if that is nowhere, which its line alone is to blame for.
-Named: TypeAlias = tuple[str, Route | None]
+NamedRoute: TypeAlias = tuple[str, Route | None]
 
 
-def names_of(service: Service, protocol: str) -> list[Named]:
+def names_of(service: Runtime, protocol: str) -> list[NamedRoute]:
     """All names without patterns, without doubles, in the order they are listed."""
     found: dict[str, Route | None] = {}
     for name in service.routes.names():
@@ -51,7 +51,7 @@ def names_of(service: Service, protocol: str) -> list[Named]:
     return list(found.items())
 
 
-def listed_providers(service: Service) -> list[Provider]:
+def listed_providers(service: Runtime) -> list[Provider]:
     """The providers that lists tell of: servers of this machine without a table only if they answered.
 
     The embedded one steps back once there is another, unless the file has a table of it; its names work as ever.
@@ -61,7 +61,7 @@ def listed_providers(service: Service) -> list[Provider]:
     return settings.listed(found)
 
 
-def route_of(service: Service, name: str, protocol: str) -> Route | None:
+def route_of(service: Runtime, name: str, protocol: str) -> Route | None:
     """What a name leads to, if it leads anywhere."""
     try:
         return service.routes.route(name, protocol)
@@ -74,7 +74,7 @@ def providers_of(routes: Iterable[Route]) -> list[Provider]:
     return list({target.provider.name: target.provider for route in routes for target in route.targets}.values())
 
 
-def model_of(service: Service, name: str, route: Route | None) -> ListedModel:
+def model_of(service: Runtime, name: str, route: Route | None) -> ListedModel:
     """A name as lists of models tell of it."""
     targets = route.targets if route is not None else ()
     listed = service.listed.model(targets[0]) if len(targets) == 1 else None
@@ -90,7 +90,7 @@ def model_of(service: Service, name: str, route: Route | None) -> ListedModel:
     return restated(model, facts.window, facts.cap)
 
 
-def models_of_all(service: Service, names: Iterable[Named]) -> list[ListedModel]:
+def models_of_all(service: Runtime, names: Iterable[NamedRoute]) -> list[ListedModel]:
     """Names as lists of models tell of them; what several providers call alike is told apart."""
     models = [model_of(service, *named) for named in names]
     titles = Counter(model.title for model in models)

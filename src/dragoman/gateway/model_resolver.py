@@ -14,15 +14,15 @@ from itertools import islice
 from msgspec.structs import replace
 
 from dragoman.config.patterns import Patterns
-from dragoman.config.settings import Line, Missing, Settings
+from dragoman.config.settings import Missing, RouteConfig, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
 from dragoman.model.losses import strictest
-from dragoman.providers.catalogue import Listing, aliased, catalogue
+from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue
 from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.route import Route, Rule
+from dragoman.routing.route import Route, RoutingRule
 from dragoman.routing.target import Target, shown_model
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
@@ -54,12 +54,12 @@ class AbsentModel(UnknownModel):
 class _Lines:
     """Lines by their names and patterns."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[RouteConfig]) -> None:
         self._all = {line.pattern: line for line in lines}
         self.exact = {name: line for name, line in self._all.items() if "*" not in name}
         self._patterns = Patterns(self._all)
 
-    def named(self, name: str) -> Line | None:
+    def named(self, name: str) -> RouteConfig | None:
         """The line of a name: its own, else that of the pattern with the longest literal prefix."""
         found = self.exact.get(name)
         if found is None:
@@ -68,7 +68,7 @@ class _Lines:
         return found
 
 
-class Routes:
+class ModelResolver:
     """The names of one configuration. `keeps` says that there is a store to keep responses in."""
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
@@ -146,7 +146,7 @@ class Routes:
             route = self._resolved(line, name, protocol, kept=True)
         return route
 
-    def _resolved(self, line: Line, name: str, protocol: str, *, kept: bool = False) -> Route:
+    def _resolved(self, line: RouteConfig, name: str, protocol: str, *, kept: bool = False) -> Route:
         """A line, with everything that it leads to, for a name that matches it."""
 
         def filled_with(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
@@ -180,15 +180,15 @@ class Routes:
         )
         if not line.rules:
             return replace(leads(line.targets, line.weights), name=line.pattern)
-        rules = tuple(Rule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in line.rules)
+        rules = tuple(RoutingRule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in line.rules)
         return replace(filled_with(line.targets, line.weights), rules=rules)
 
-    def _is_absent(self, provider: str, line: Line | None) -> bool:
+    def _is_absent(self, provider: str, line: RouteConfig | None) -> bool:
         """Whether a name means a provider that is not there; one without a table only if no line has the name."""
         missing = self._absent.get(provider)
         return missing is not None and (missing.has_table or line is None)
 
-    def _member(self, line: Line, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route | str:
+    def _member(self, line: RouteConfig, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route | str:
         """What a target of a line names: a provider's model, its id alone if it is not there, or another line."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
@@ -279,7 +279,7 @@ def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
     return found, replace(provider, endpoints=endpoints)
 
 
-def _serving(name: str) -> Listing | None:
+def _serving(name: str) -> CatalogueEntry | None:
     """Whose a bare name is, by the catalogue."""
     found = (each for each in catalogue().values() for served in each.serves if _fits(served, name))
     return next(found, None)
@@ -315,7 +315,7 @@ def filled(pattern: str, model: str, name: str) -> str:
     return model.replace("*", name[len(before) : len(name) - len(after)] if star else name, 1)
 
 
-def _within(outer: Line, inner: Line) -> Line:
+def _within(outer: RouteConfig, inner: RouteConfig) -> RouteConfig:
     """A line that another one names: what it does not say itself is as there; each of them may refuse and limit."""
     limits = [limit for limit in (outer.max_cost, inner.max_cost) if limit is not None]
     return replace(

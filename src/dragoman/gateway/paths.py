@@ -19,7 +19,7 @@ CHAT = "openai-chat"
 RESPONSES = "openai-responses"
 
 
-class Kind(Enum):
+class EndpointKind(Enum):
     """What an endpoint does."""
 
     # Members are compared by what they are: their own hash is of the name, and slow.
@@ -50,36 +50,36 @@ class Kind(Enum):
 class ApiPath(Struct, frozen=True, kw_only=True):
     """An endpoint: `protocol` is the client's dialect, and `rest` the path behind the prefixes."""
 
-    kind: Kind
+    kind: EndpointKind
     protocol: str
     rest: str
     methods: tuple[str, ...] = ()
 
 
-_ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
-    "/messages": (Kind.CONVERSATION, MESSAGES, ("POST",)),
-    "/chat/completions": (Kind.CONVERSATION, CHAT, ("POST",)),
-    "/responses": (Kind.CONVERSATION, RESPONSES, ("POST",)),
-    "/messages/count_tokens": (Kind.COUNT, MESSAGES, ("POST",)),
-    "/responses/input_tokens": (Kind.COUNT, RESPONSES, ("POST",)),
-    "/responses/compact": (Kind.COMPACT, RESPONSES, ("POST",)),
-    "/conversations": (Kind.CONVERSATIONS, RESPONSES, ("POST",)),
-    "/models": (Kind.MODELS, "", ("GET", "HEAD")),
-    "/names": (Kind.NAMES, "", ("GET", "HEAD")),
-    "/": (Kind.HOME, "", ("GET", "HEAD")),
+_ENDPOINTS: dict[str, tuple[EndpointKind, str, tuple[str, ...]]] = {
+    "/messages": (EndpointKind.CONVERSATION, MESSAGES, ("POST",)),
+    "/chat/completions": (EndpointKind.CONVERSATION, CHAT, ("POST",)),
+    "/responses": (EndpointKind.CONVERSATION, RESPONSES, ("POST",)),
+    "/messages/count_tokens": (EndpointKind.COUNT, MESSAGES, ("POST",)),
+    "/responses/input_tokens": (EndpointKind.COUNT, RESPONSES, ("POST",)),
+    "/responses/compact": (EndpointKind.COMPACT, RESPONSES, ("POST",)),
+    "/conversations": (EndpointKind.CONVERSATIONS, RESPONSES, ("POST",)),
+    "/models": (EndpointKind.MODELS, "", ("GET", "HEAD")),
+    "/names": (EndpointKind.NAMES, "", ("GET", "HEAD")),
+    "/": (EndpointKind.HOME, "", ("GET", "HEAD")),
     # By which some clients open a connection when they start, and see whether anybody is there.
-    "/api/hello": (Kind.HELLO, "", ("GET", "HEAD")),
-    "/health": (Kind.HEALTH, "", ("GET", "HEAD")),
-    "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
-    "/readyz": (Kind.READY, "", ("GET", "HEAD")),
-    "/metrics": (Kind.METRICS, "", ("GET", "HEAD")),
-    "/status": (Kind.STATUS, "", ("GET", "HEAD", "POST")),
-    "/route": (Kind.ROUTE, "", ("POST",)),
+    "/api/hello": (EndpointKind.HELLO, "", ("GET", "HEAD")),
+    "/health": (EndpointKind.HEALTH, "", ("GET", "HEAD")),
+    "/healthz": (EndpointKind.HEALTH, "", ("GET", "HEAD")),
+    "/readyz": (EndpointKind.READY, "", ("GET", "HEAD")),
+    "/metrics": (EndpointKind.METRICS, "", ("GET", "HEAD")),
+    "/status": (EndpointKind.STATUS, "", ("GET", "HEAD", "POST")),
+    "/route": (EndpointKind.ROUTE, "", ("POST",)),
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
 LAUNCHES = "/launches/"
-_BELOW = {"/responses/": Kind.STORED, "/conversations/": Kind.CONVERSATIONS}
+_BELOW = {"/responses/": EndpointKind.STORED, "/conversations/": EndpointKind.CONVERSATIONS}
 _OTHERS = frozenset(
     {
         "audio",
@@ -104,7 +104,16 @@ _OTHERS = frozenset(
 _KNOWN: dict[str, ApiPath] = {}
 _KNOWN_LIMIT = 256
 # Kinds with paths without number, which are not worth keeping.
-_MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL, Kind.STORED, Kind.CONVERSATIONS, Kind.LAUNCH})
+_MANY = frozenset(
+    {
+        EndpointKind.OTHER,
+        EndpointKind.NOWHERE,
+        EndpointKind.MODEL,
+        EndpointKind.STORED,
+        EndpointKind.CONVERSATIONS,
+        EndpointKind.LAUNCH,
+    }
+)
 
 
 def api_path_of(path: str) -> ApiPath:
@@ -120,7 +129,7 @@ def api_path_of(path: str) -> ApiPath:
 def conversation_path(protocol: str) -> ApiPath | None:
     """The endpoint that conversations of a protocol are asked at; None if it is no client's."""
     for rest, (kind, spoken, methods) in _ENDPOINTS.items():
-        if kind is Kind.CONVERSATION and spoken == protocol:
+        if kind is EndpointKind.CONVERSATION and spoken == protocol:
             return ApiPath(kind=kind, protocol=spoken, rest=rest, methods=methods)
     return None
 
@@ -140,19 +149,19 @@ def _read(path: str) -> ApiPath:
         kind, protocol, methods = found
         return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
-        return ApiPath(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
+        return ApiPath(kind=EndpointKind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
     if rest.startswith(LAUNCHES):
-        return ApiPath(kind=Kind.LAUNCH, protocol=family, rest=rest, methods=("GET", "HEAD"))
+        return ApiPath(kind=EndpointKind.LAUNCH, protocol=family, rest=rest, methods=("GET", "HEAD"))
     for start, kind in _BELOW.items():
         if rest.startswith(start):
             return ApiPath(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
     if _hides_state(rest):
-        return ApiPath(kind=Kind.NOWHERE, protocol=RESPONSES, rest=rest)
+        return ApiPath(kind=EndpointKind.NOWHERE, protocol=RESPONSES, rest=rest)
     # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
     if not named:
-        return ApiPath(kind=Kind.NOWHERE, protocol=family, rest=rest)
-    return ApiPath(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
+        return ApiPath(kind=EndpointKind.NOWHERE, protocol=family, rest=rest)
+    return ApiPath(kind=EndpointKind.OTHER, protocol=family or _family_of(rest), rest=rest)
 
 
 def _hides_state(rest: str) -> bool:

@@ -17,9 +17,9 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.model_list_fetch import models_at, what_broke, what_was_refused
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
 from dragoman.providers.transport_interface import Order
@@ -31,7 +31,7 @@ _NO_MODEL = "none"
 _KNOWN_BY = frozenset({200, 400, 404, 422, 429})
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ProbeResponse(Struct, frozen=True, kw_only=True):
     """What one endpoint of a provider answered, in words, and when it was by its own clock and by ours.
 
     Its `status` is 0 if there was no answer.
@@ -46,14 +46,14 @@ class Answer(Struct, frozen=True, kw_only=True):
     heard: float = 0.0
 
 
-class _Service(Service):
+class _Service(Runtime):
     """A service that remembers the last flight to each endpoint, whose answer says when it was."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
         super().__init__(settings, Metrics(), log, StoredState(Storage(keep=False), log))
-        self.flights: dict[tuple[str, str], Flight] = {}
+        self.flights: dict[tuple[str, str], UpstreamCall] = {}
 
-    async def open(self, order: Order) -> Flight:
+    async def open(self, order: Order) -> UpstreamCall:
         flight = await super().open(order)
         self.flights[order.provider.name, order.endpoint.protocol] = flight
         return flight
@@ -64,7 +64,7 @@ async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
     return [(answer.provider, answer.protocol, answer.well, answer.words) for answer in await ask_all(settings)]
 
 
-async def ask_all(settings: Settings, patience: float | None = None) -> list[Answer]:
+async def ask_all(settings: Settings, patience: float | None = None) -> list[ProbeResponse]:
     """What every endpoint of every provider answers within some seconds."""
     service = _Service(settings, Log(io.StringIO()))
     seconds = settings.timeouts.connect + 5.0 if patience is None else patience
@@ -82,7 +82,7 @@ async def ask_all(settings: Settings, patience: float | None = None) -> list[Ans
         await service.close()
 
 
-async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seconds: float) -> Answer:
+async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seconds: float) -> ProbeResponse:
     well = False
     try:
         async with asyncio.timeout(seconds):
@@ -95,7 +95,7 @@ async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seco
     flight = service.flights.get((provider.name, endpoint.protocol))
     dates = [value for name, value in flight.headers if name == b"date"] if flight is not None else []
     date = dates[0].decode("latin-1") if dates else ""
-    return Answer(
+    return ProbeResponse(
         provider=provider.name,
         protocol=endpoint.protocol,
         well=well,
@@ -106,12 +106,12 @@ async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seco
     )
 
 
-async def _list(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+async def _list(service: Runtime, provider: Provider, endpoint: Endpoint) -> str:
     models = await models_at(service, provider, endpoint)
     return f"{len(models)} model{'' if len(models) == 1 else 's'}"
 
 
-async def knock(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+async def knock(service: Runtime, provider: Provider, endpoint: Endpoint) -> str:
     """Ask a provider without a list for what costs nothing; what that says of it, or an error in words."""
     model = provider.models[0] if provider.models else ""
     order = Order(

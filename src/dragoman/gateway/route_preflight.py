@@ -11,15 +11,15 @@ from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut, WireError
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, shown
-from dragoman.gateway.check_cache import Found
+from dragoman.gateway.check_cache import CheckResult
 from dragoman.gateway.model_list_fetch import ask_for_list, read_list
 from dragoman.gateway.provider_probe import knock
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
@@ -30,7 +30,7 @@ _NEAREST = 3
 _REFUSED = frozenset({401, 403})
 
 
-async def checked(service: Service, route: Route, *, is_operator: bool) -> list[JsonObject]:
+async def checked(service: Runtime, route: Route, *, is_operator: bool) -> list[JsonObject]:
     """Ask everybody that a name leads to; what is told of it depends on who wants to know."""
     targets = route.targets[:_MOST]
     places = {_place(target): target for target in targets}
@@ -45,7 +45,7 @@ def _place(target: Target) -> tuple[str, str]:
     return target.provider.name, target.endpoint.protocol
 
 
-def _told(target: Target, found: Found, *, is_operator: bool) -> JsonObject:
+def _told(target: Target, found: CheckResult, *, is_operator: bool) -> JsonObject:
     advice = found.advice
     words = "" if advice is None else advice.operator if is_operator else advice.client
     if found.models and target.model not in found.models:
@@ -54,7 +54,7 @@ def _told(target: Target, found: Found, *, is_operator: bool) -> JsonObject:
     return {"target": f"{target.provider.name}/{target.shown}", "able": found.able, "words": words}
 
 
-async def _ask(service: Service, target: Target) -> Found:
+async def _ask(service: Runtime, target: Target) -> CheckResult:
     provider, endpoint = target.provider, target.endpoint
     called = Called(provider=provider, endpoint=endpoint)
     try:
@@ -62,13 +62,13 @@ async def _ask(service: Service, target: Target) -> Found:
             if has_list(provider):
                 return await _by_list(service, provider, endpoint)
             await knock(service, provider, endpoint)
-            return Found()
+            return CheckResult()
     except (TimeoutError, TimedOut):
-        return Found(advice=_note(called, f"did not answer within {PATIENCE:g} s"))
+        return CheckResult(advice=_note(called, f"did not answer within {PATIENCE:g} s"))
     except DragomanError as error:
         advice = of_error(error, called)
         told = Advice(operator=f"{provider.name}: {error}", client=f"{provider.name} cannot be asked now")
-        return Found(able=False, advice=advice or told)
+        return CheckResult(able=False, advice=advice or told)
 
 
 def _note(called: Called, words: str) -> Advice:
@@ -77,7 +77,7 @@ def _note(called: Called, words: str) -> Advice:
     return Advice(operator=f"{called.name}{place} {words}", client=f"{called.name} {words}")
 
 
-async def _by_list(service: Service, provider: Provider, endpoint: Endpoint) -> Found:
+async def _by_list(service: Runtime, provider: Provider, endpoint: Endpoint) -> CheckResult:
     """What a provider's list of models tells of it; one on this machine is nobody else's."""
     key = service.rotation(provider).next()
     asking = [ask_for_list(service, provider, endpoint, key)]
@@ -88,13 +88,13 @@ async def _by_list(service: Service, provider: Provider, endpoint: Endpoint) -> 
     called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
     if status in _REFUSED:
         # Who shows no list to a key takes it for nothing else either.
-        return Found(able=False, advice=of_refusal(Kind.BAD_KEY, called))
+        return CheckResult(able=False, advice=of_refusal(AttemptOutcome.BAD_KEY, called))
     if status != 200:
-        return Found(advice=_note(called, f"answered {status} when it was asked for its models"))
+        return CheckResult(advice=_note(called, f"answered {status} when it was asked for its models"))
     words = "shows its models to anybody: whether it takes the key shows with the first call"
     open_to_all = bool(others) and others[0][0] == 200
     advice = _note(called, words) if open_to_all else None
-    return Found(advice=advice, models=await _models(provider, endpoint, body))
+    return CheckResult(advice=advice, models=await _models(provider, endpoint, body))
 
 
 async def _models(provider: Provider, endpoint: Endpoint, body: bytes) -> list[str] | None:

@@ -17,18 +17,18 @@ from collections.abc import Callable, Container, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.gateway.target_info import Knowledge
+from dragoman.gateway.target_info import TargetInfo
 from dragoman.model.response import Usage
-from dragoman.routing.affinity import Pins
-from dragoman.routing.attempt_outcome import OUR_OWN, Kind, counts_for_health
+from dragoman.routing.affinity import Affinities
+from dragoman.routing.attempt_outcome import OUR_OWN, AttemptOutcome, counts_for_health
 from dragoman.routing.health import Health
-from dragoman.routing.health_state import GOOD, Level, Standing
-from dragoman.routing.needs import Needs
+from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.routing.needs import Requirements
 from dragoman.routing.output_length import UNHEARD, Outputs, rounded
-from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
+from dragoman.routing.plan import Affinity, Dice, Plan, PlanInputs, Why, plan
 from dragoman.routing.retry_budget import Budgets
 from dragoman.routing.route import Route
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import Speeds
 from dragoman.routing.target import Target
@@ -39,10 +39,10 @@ _MOST_LINES = 4096
 # Characters of a target's name: one may come from outside, be as large as a body, and would be remembered for long.
 _LONGEST = 512
 # Members of an enumeration are slow to find, and these are looked for in most requests.
-_PINNED, _EXPLORED, _ANSWERED = Why.PINNED, Why.EXPLORED, Kind.ANSWERED
+_PINNED, _EXPLORED, _ANSWERED = Why.PINNED, Why.EXPLORED, AttemptOutcome.ANSWERED
 
 
-class Traffic:
+class RoutingState:
     """What one process has seen, and was told by its siblings. `clock` only grows; `chance` is from 0 to below 1."""
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float] = random.random) -> None:
@@ -51,14 +51,14 @@ class Traffic:
         self.health = Health()
         self.budgets = Budgets(clock)
         self.speeds = Speeds()
-        self.pins = Pins()
+        self.pins = Affinities()
         self._turns: dict[str, int] = {}
         self.outputs = Outputs()
 
     # Before a request is put to anybody.
 
     def plan(
-        self, route: Route, needs: Needs, known: Knowledge, conversation: str = "", exploring: float = 0.0
+        self, route: Route, needs: Requirements, known: TargetInfo, conversation: str = "", exploring: float = 0.0
     ) -> Plan:
         """In which order the targets of a route are tried for a request, which takes its turn unless it stays."""
         now, chance = self.clock(), self.chance
@@ -70,14 +70,14 @@ class Traffic:
         among = self.usual_output(route, needs) if route.priced or route.timed else UNHEARD
         if route.timed:
             needs = replace(needs, output=rounded(among))
-        made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known, among=among), dice)
+        made = plan(route, needs, _PlanInputs(now, pin, turn, traffic=self, known=known, among=among), dice)
         if made.why is not _PINNED and (turn or len(self._turns) < _MOST_LINES):
             self._turns[route.name] = turn + 1
         if made.why is _EXPLORED and made.first is not None:
             self.speeds.explore(made.first.id, needs.size)
         return made
 
-    def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
+    def glance(self, route: Route, needs: Requirements, known: TargetInfo, *, conversation: str = "") -> Plan:
         """The plan as it would be, without dice, and without taking a turn."""
         now = self.clock()
         pin = self.pins.seen(conversation, now) if conversation else None
@@ -85,15 +85,15 @@ class Traffic:
             needs = replace(needs, warm=pin.target)
         among = self.usual_output(route, needs)
         needs = replace(needs, output=rounded(among))
-        view = _Sight(now, pin, self._turns.get(route.name, 0), traffic=self, known=known, among=among)
+        view = _PlanInputs(now, pin, self._turns.get(route.name, 0), traffic=self, known=known, among=among)
         # From one that has only just come back most requests are kept away.
         return plan(route, needs, view, Dice(ramp=0.5, exploring=0.0))
 
-    def usual_output(self, route: Route, needs: Needs) -> float:
+    def usual_output(self, route: Route, needs: Requirements) -> float:
         """How many tokens a request is answered with, whoever of a route is asked."""
         return self.outputs.among([target.id for target in route.targets], needs.size)
 
-    def cost(self, target: Target, needs: Needs, known: Knowledge, among: float) -> int | None:
+    def cost(self, target: Target, needs: Requirements, known: TargetInfo, among: float) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there.
 
         `among` is how long it is among all who might be asked.
@@ -123,10 +123,10 @@ class Traffic:
         if standing.prompt:
             # A prompt error costs less than no attempt.
             return True
-        if standing.level is Level.PROBED:
+        if standing.level is HealthLevel.PROBED:
             # Somebody else is finding out.
             return False
-        return standing.level is not Level.RESTING or self.budgets.spend(target.id)
+        return standing.level is not HealthLevel.RESTING or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.
@@ -141,7 +141,7 @@ class Traffic:
 
     def rests(self, target: str) -> bool:
         """Whether a target is not asked by everybody, by its id."""
-        return self.health.standing(target, self.clock()).level in (Level.RESTING, Level.PROBED)
+        return self.health.standing(target, self.clock()).level in (HealthLevel.RESTING, HealthLevel.PROBED)
 
     # During and after a call.
 
@@ -153,7 +153,7 @@ class Traffic:
     def ended(
         self,
         target: Target,
-        kind: Kind,
+        kind: AttemptOutcome,
         *,
         began: float,
         first: float,
@@ -184,59 +184,59 @@ class Traffic:
                 tokens=float(usage.output) if usage is not None else 0.0,
                 first=first - began if first else None,
             )
-        elif counts_for_health(kind) or kind is Kind.SLOW:
+        elif counts_for_health(kind) or kind is AttemptOutcome.SLOW:
             self.speeds.failed(name, size, now)
-        elif kind in OUR_OWN or kind is Kind.UNRESOLVED:
+        elif kind in OUR_OWN or kind is AttemptOutcome.UNRESOLVED:
             # It found nothing out of a target that was being tried.
             self.health.give_back(name, now, permit)
 
-    def pin(self, owner: str, conversation: str, pin: Pin) -> None:
+    def pin(self, owner: str, conversation: str, pin: Affinity) -> None:
         """Say where a conversation is: with whoever answered it."""
         if len(pin.target) <= _LONGEST:
             self.pins.put(owner, conversation, pin, self.clock())
 
 
-class _Sight(View, frozen=True, kw_only=True):
+class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
     """What a plan sees of the traffic, and of what a configuration knows."""
 
-    traffic: Traffic
-    known: Knowledge
+    traffic: RoutingState
+    known: TargetInfo
     # How long an answer is, whoever gives it.
     among: float
 
-    def standings(self, outline: Outline) -> Sequence[Standing]:
+    def standings(self, outline: RouteSummary) -> Sequence[HealthState]:
         """How the targets stand, their keys considered."""
         if self.traffic.health.are_good(outline.ids) and not self.known.keys_rest(outline):
             return outline.good
         return [self._standing(target) for _, target, _, _ in outline.leaves]
 
-    def _standing(self, target: Target) -> Standing:
+    def _standing(self, target: Target) -> HealthState:
         found = self.traffic.health.standing(target.id, self.now)
         until = self.known.wakes(target)
-        if until is not None and found.level is not Level.RESTING:
-            return Standing(Level.KEYLESS, until)
+        if until is not None and found.level is not HealthLevel.RESTING:
+            return HealthState(HealthLevel.KEYLESS, until)
         return found
 
-    def busy(self, outline: Outline) -> Container[str]:
+    def busy(self, outline: RouteSummary) -> Container[str]:
         return self.known.busy(outline)
 
-    def windows(self, outline: Outline) -> Sequence[int | None]:
+    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
         return self.known.windows(outline)
 
-    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+    def speeds(self, outline: RouteSummary, size: int) -> Sequence[Speed | None]:
         return self.traffic.speeds.speeds(outline.ids, size, self.now)
 
-    def cost(self, target: Target, needs: Needs) -> int | None:
+    def cost(self, target: Target, needs: Requirements) -> int | None:
         return self.traffic.cost(target, needs, self.known, self.among)
 
-    def is_calm(self, outline: Outline, size: int) -> bool:
+    def is_calm(self, outline: RouteSummary, size: int) -> bool:
         if self.traffic.health.are_good(outline.ids) and self.known.is_calm(outline, size):
             return True
         # Of what may be held against somebody nothing may be left.
         return super().is_calm(outline, size)
 
-    def has_doubts(self, outline: Outline, size: int) -> bool:
+    def has_doubts(self, outline: RouteSummary, size: int) -> bool:
         return self.traffic.speeds.has_doubts(outline.ids, size)
 
-    def soonest(self, outline: Outline, size: int, output: int) -> int:
+    def soonest(self, outline: RouteSummary, size: int, output: int) -> int:
         return self.traffic.speeds.soonest(outline.ids, size, self.now, output)

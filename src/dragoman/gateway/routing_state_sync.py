@@ -9,29 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from dragoman.gateway.cooldown_persistence import KeptRests
-from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.runtime import Service
-from dragoman.providers.key_cooldowns import KeyNotice
-from dragoman.routing.affinity import PinNotice
-from dragoman.routing.target_health import Notice
+from dragoman.gateway.cooldown_persistence import PersistedCooldowns
+from dragoman.gateway.processes.worker_channel import WorkerChannel
+from dragoman.gateway.runtime import Runtime
+from dragoman.providers.key_cooldowns import KeyCooldownUpdate
+from dragoman.routing.affinity import AffinityUpdate
+from dragoman.routing.target_health import HealthUpdate
 
 # Seconds between two looks at what is new.
 LOOK = 0.2
 _HEALTH, _KEYS, _PINS = "health", "keys", "pins"
 
 
-class TrafficNews:
+class RoutingStateSync:
     """What is told to the other workers, and heard of them. `service` gives the present one: a reload replaces it."""
 
-    def __init__(self, channel: Channel, service: Callable[[], Service], kept: KeptRests) -> None:
+    def __init__(self, channel: WorkerChannel, service: Callable[[], Runtime], kept: PersistedCooldowns) -> None:
         self._channel = channel
         self._kept = kept
         self._service = service
         self._timer: asyncio.TimerHandle | None = None
-        channel.subscribe(_HEALTH, Notice, lambda notice: service().traffic.health.merge((notice,)))
-        channel.subscribe(_KEYS, KeyNotice, self._hear_of_key)
-        channel.subscribe(_PINS, PinNotice, lambda notice: service().traffic.pins.merge((notice,)))
+        channel.subscribe(_HEALTH, HealthUpdate, lambda notice: service().traffic.health.merge((notice,)))
+        channel.subscribe(_KEYS, KeyCooldownUpdate, self._hear_of_key)
+        channel.subscribe(_PINS, AffinityUpdate, lambda notice: service().traffic.pins.merge((notice,)))
         channel.offer(_HEALTH, lambda: service().traffic.health.snapshot())
         channel.offer(_KEYS, self._known_of_keys)
         channel.offer(_PINS, lambda: service().traffic.pins.snapshot())
@@ -67,11 +67,11 @@ class TrafficNews:
         self.tell()
         self.start()
 
-    def _hear_of_key(self, notice: KeyNotice) -> None:
+    def _hear_of_key(self, notice: KeyCooldownUpdate) -> None:
         rests = self._service().key_rests().get(notice.provider)
         if rests is not None:
             rests.merge((notice,))
 
-    def _known_of_keys(self) -> Iterable[KeyNotice]:
+    def _known_of_keys(self) -> Iterable[KeyCooldownUpdate]:
         for rests in self._service().key_rests().values():
             yield from rests.snapshot()

@@ -15,41 +15,41 @@ from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_concurrency import KeyCalls
-from dragoman.gateway.admission import Admission, Limits, Slot, divided
+from dragoman.gateway.admission import Admission, AdmissionLimits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
-from dragoman.gateway.check_cache import KeptChecks
+from dragoman.gateway.check_cache import CheckCache
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.model_list_cache import KeptLists
-from dragoman.gateway.model_resolver import Routes
+from dragoman.gateway.model_list_cache import ModelListCache
+from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.observability.costs import Costs
-from dragoman.gateway.observability.launch_counters import Tallies
+from dragoman.gateway.observability.launch_counters import LaunchCounters
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.observability.session_facts import Listener
-from dragoman.gateway.observability.usage_recorder import Accounting
-from dragoman.gateway.routing_state import Traffic
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.observability.session_facts import SessionFacts
+from dragoman.gateway.observability.usage_recorder import UsageRecorder
+from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
-from dragoman.gateway.target_info import Knowledge
-from dragoman.http.client import Client
-from dragoman.http.upstream_call import Call, Flight
+from dragoman.gateway.target_info import TargetInfo
+from dragoman.http.client import HttpClient
+from dragoman.http.upstream_call import UpstreamCall, UpstreamRequest
 from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
-from dragoman.providers.key_cooldowns import KeyRests
+from dragoman.providers.key_cooldowns import KeyCooldowns
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import answer_suffix, new_id
-from dragoman.routing.health_state import GOOD, Level, Standing
+from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
 from dragoman.routing.target import Target
 
 
-class TargetStanding(Struct, frozen=True, kw_only=True):
+class TargetHealthView(Struct, frozen=True, kw_only=True):
     """How a target is thought of, for whoever asks: `seconds` are left of that, 0 if it has no end."""
 
     target: str
@@ -70,7 +70,7 @@ class Cleared(Struct, frozen=True, kw_only=True):
     keys: int
 
 
-class Service:
+class Runtime:
     """The gateway's working parts. Metrics, log and state outlive a change of the configuration.
 
     What was learned of the providers does, too: it is taken over from the `former` service.
@@ -84,27 +84,29 @@ class Service:
         state: StoredState | None = None,
         *,
         guard: Guard | None = None,
-        former: Service | None = None,
+        former: Runtime | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.tallies: Tallies = metrics.tallies
+        self.tallies: LaunchCounters = metrics.tallies
         self.log = metrics.log = log
         self.state = state or StoredState(settings.storage, log)
         # What is written down of exchanges, once somebody starts it.
-        self.accounting: Accounting = former.accounting if former is not None else Accounting(settings.storage, log)
+        self.accounting: UsageRecorder = (
+            former.accounting if former is not None else UsageRecorder(settings.storage, log)
+        )
         metrics.recorded = self.accounting.recorded
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
-        self.routes = Routes(settings, keeps=self.state.store is not None)
+        self.routes = ModelResolver(settings, keeps=self.state.store is not None)
         # Prices and windows; nothing is read before somebody asks.
         self.book = book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
         self.costs = Costs(self.book, self.mint.now)
         # The share of exchanges that a collector is told of; None without one.
         self.told_share = settings.telemetry.sample if settings.tells else None
-        self.client: Client = Client(
+        self.client: HttpClient = HttpClient(
             connect_timeout=settings.timeouts.connect,
             connections=settings.limits.connections,
             reuse=former.client.reuse if former is not None else None,
@@ -113,7 +115,7 @@ class Service:
         # To ask for the running one costs a call to the system each time.
         self.loop = asyncio.get_running_loop()
         self.clock: Callable[[], float] = self.loop.time
-        self.traffic: Traffic = former.traffic if former is not None else Traffic(self.clock)
+        self.traffic: RoutingState = former.traffic if former is not None else RoutingState(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
@@ -122,7 +124,7 @@ class Service:
         if former is not None:
             self._forgive_changed(former.settings)
         # Who is speaking.
-        self.listener: Listener = former.listener if former is not None else Listener()
+        self.listener: SessionFacts = former.listener if former is not None else SessionFacts()
         self.listener.asked = any(rule.when.thread for line in settings.routes for rule in line.rules)
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
@@ -139,10 +141,10 @@ class Service:
         metrics.may_name = self.may_name
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
-        self.listed: KeptLists = KeptLists(settings.callable, former.listed if former is not None else None)
+        self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
-        self.checks = KeptChecks(self.clock)
-        self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
+        self.checks = CheckCache(self.clock)
+        self.knowledge = TargetInfo(self.book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
         """Hold nothing against a provider that is called elsewhere, or with other keys, than it was before.
@@ -199,7 +201,7 @@ class Service:
         levels = (level.value for target, level in self._levels().items() if not self.may_name(target))
         return dict(Counter(levels))
 
-    def standings(self) -> Iterable[TargetStanding]:
+    def standings(self) -> Iterable[TargetHealthView]:
         """How targets are thought of that were tried, and whose names may be told."""
         now = self.clock()
         for report in self.traffic.health.reports(now):
@@ -207,7 +209,7 @@ class Service:
                 continue
             standing = self._standing(report.target, report.standing)
             seconds = max(standing.until - now, 0.0) if standing is not GOOD else 0.0
-            yield TargetStanding(
+            yield TargetHealthView(
                 target=report.target,
                 standing=standing.level.value,
                 seconds=seconds,
@@ -218,7 +220,7 @@ class Service:
                 rests=report.rests,
             )
 
-    def _levels(self) -> dict[str, Level]:
+    def _levels(self) -> dict[str, HealthLevel]:
         reports = self.traffic.health.reports(self.clock())
         return {report.target: self._standing(report.target, report.standing).level for report in reports}
 
@@ -230,12 +232,12 @@ class Service:
             if rotation.count
         }
 
-    def _standing(self, target: str, found: Standing) -> Standing:
+    def _standing(self, target: str, found: HealthState) -> HealthState:
         """How a target stands, its keys considered."""
         provider, _, model = target.partition("/")
         rotation = self._rotations.get(provider)
         wakes = None if rotation is None else rotation.wakes(model)
-        return found if wakes is None or found.level is Level.RESTING else Standing(Level.KEYLESS, wakes)
+        return found if wakes is None or found.level is HealthLevel.RESTING else HealthState(HealthLevel.KEYLESS, wakes)
 
     def clear(self, target: str) -> Cleared:
         """Take a target for good, whatever it did, and let its keys be used again; give what was held against it."""
@@ -250,7 +252,7 @@ class Service:
         """The keys of a provider, taking turns."""
         return self._rotations[provider.name]
 
-    def key_rests(self) -> dict[str, KeyRests]:
+    def key_rests(self) -> dict[str, KeyCooldowns]:
         """Which keys rest, by the names of their providers."""
         return {name: rotation.rests for name, rotation in self._rotations.items()}
 
@@ -271,7 +273,7 @@ class Service:
         found = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.whole)
         return found if isinstance(found, Slot) else await found
 
-    async def open(self, order: Order) -> Flight:
+    async def open(self, order: Order) -> UpstreamCall:
         """Put an order on its way."""
         provider = order.provider
         if provider.transport == "echo":
@@ -300,18 +302,18 @@ class Service:
         """Where the ids of an exchange come from: an answer without one of its own is found by that of its record."""
         return Mint(token=self.mint.token, now=self.mint.now, answer=answer_suffix(record.id))
 
-    def account(self, record: Record) -> Account:
+    def account(self, record: Record) -> RecordBuilder:
         """The account of an exchange that begins."""
-        return Account(record, self.clock, self.finish)
+        return RecordBuilder(record, self.clock, self.finish)
 
     def finish(self, record: Record) -> None:
         """Write down, count and log an exchange that is settled."""
         self.accounting.settle(record)
         self._count(record)
 
-    def account_of_stranger(self, record: Record) -> Account:
+    def account_of_stranger(self, record: Record) -> RecordBuilder:
         """The account of somebody who is not let in."""
-        return Account(record, self.clock, self._finish_stranger)
+        return RecordBuilder(record, self.clock, self._finish_stranger)
 
     def _finish_stranger(self, record: Record) -> None:
         self.accounting.settle_stranger(record)
@@ -334,17 +336,19 @@ def _place(provider: Provider) -> tuple[object, ...]:
     return provider.endpoints, provider.transport, provider.auth, provider.headers, provider.options
 
 
-def _limits(settings: Settings) -> dict[str, Limits]:
+def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
     """How many calls this process may have with each provider that has a limit."""
     return {
-        name: divided(Limits(provider.concurrency, provider.queue, provider.queue_time), settings.server.workers)
+        name: divided(
+            AdmissionLimits(provider.concurrency, provider.queue, provider.queue_time), settings.server.workers
+        )
         for name, provider in settings.providers.items()
         if provider.concurrency is not None
     }
 
 
-def _echo_call(order: Order) -> Call:
+def _echo_call(order: Order) -> UpstreamRequest:
     from dragoman.providers.http_transport import PATHS
 
     path = order.path or PATHS[order.endpoint.protocol]
-    return Call(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)
+    return UpstreamRequest(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)

@@ -13,21 +13,21 @@ from operator import attrgetter
 from msgspec import Struct
 
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.model_list_cache import KeptLists, facts_of_rules
+from dragoman.gateway.model_list_cache import ModelListCache, facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
 from dragoman.providers import price_lookup
-from dragoman.providers.key_cooldowns import KeyRests
+from dragoman.providers.key_cooldowns import KeyCooldowns
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.model_description import Price
-from dragoman.routing.model_limits import Facts, FactsOf, first_known
-from dragoman.routing.needs import USUAL_BYTES, Needs
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.model_limits import FactsOf, ModelLimits, first_known
+from dragoman.routing.needs import USUAL_BYTES, Requirements
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 
 # Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MOST = 4096
@@ -45,16 +45,16 @@ class _Line(Struct, frozen=True, kw_only=True):
     windows: list[int | None]
     room: float
     # Which keys of its providers rest.
-    rests: tuple[KeyRests, ...]
+    rests: tuple[KeyCooldowns, ...]
 
 
-class Knowledge:
+class TargetInfo:
     """What is known of the targets of one configuration. `wall` gives seconds since 1970."""
 
     def __init__(
         self,
         book: Book,
-        listed: KeptLists,
+        listed: ModelListCache,
         rotations: Mapping[str, Rotation],
         admission: Admission,
         wall: Callable[[], float],
@@ -69,18 +69,18 @@ class Knowledge:
         # What is known of lines, by the ids of their targets.
         self._lines: dict[tuple[str, ...], _Line] = {}
 
-    def windows(self, outline: Outline) -> Sequence[int | None]:
+    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
         """How many tokens the targets of a line take in."""
         return self._line(outline).windows
 
-    def is_calm(self, outline: Outline, size: int) -> bool:
+    def is_calm(self, outline: RouteSummary, size: int) -> bool:
         """Whether no key rests of any provider of a line, all are free, and all targets have room for so many bytes."""
         line = self._lines.get(outline.ids)
         if line is None or line.changes != self._listed.changes:
             line = self._line(outline)
         return size <= line.room and not any(map(_RESTS, line.rests)) and not self._admission.busy(outline.providers)
 
-    def _line(self, outline: Outline) -> _Line:
+    def _line(self, outline: RouteSummary) -> _Line:
         known = self._lines.get(outline.ids)
         if known is None or known.changes != self._listed.changes:
             windows = [self.window(target) for _, target, _, _ in outline.leaves]
@@ -100,18 +100,18 @@ class Knowledge:
         """How many tokens a target takes in."""
         return self.sizes(target).window
 
-    def _overridden(self, target: Target) -> Facts:
+    def _overridden(self, target: Target) -> ModelLimits:
         found = self._book.override_of(target.provider.name, target.model)
-        return Facts() if found is None else Facts(window=found[1].window, cap=found[1].output_cap)
+        return ModelLimits() if found is None else ModelLimits(window=found[1].window, cap=found[1].output_cap)
 
-    def _printed(self, target: Target) -> Facts:
+    def _printed(self, target: Target) -> ModelLimits:
         found = self._entry(target)
-        return Facts() if found is None else Facts(window=found.window, cap=found.output_cap)
+        return ModelLimits() if found is None else ModelLimits(window=found.window, cap=found.output_cap)
 
     def _entry(self, target: Target) -> ModelFacts | None:
         return price_lookup.facts_of(self._book, target.provider, target.model, self._wall())
 
-    def cost(self, target: Target, needs: Needs, output: float) -> int | None:
+    def cost(self, target: Target, needs: Requirements, output: float) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if it is answered with so many tokens."""
         facts = self._entry(target)
         if facts is None:
@@ -131,11 +131,11 @@ class Knowledge:
             return None
         return Price(input=in_units(rates.input, PER_MILLION), output=in_units(rates.output, PER_MILLION))
 
-    def busy(self, outline: Outline) -> Container[str]:
+    def busy(self, outline: RouteSummary) -> Container[str]:
         """The names of a line's providers of whom no call could be made at once."""
         return self._admission.busy(outline.providers)
 
-    def keys_rest(self, outline: Outline) -> bool:
+    def keys_rest(self, outline: RouteSummary) -> bool:
         """Whether any key may rest of any provider of a line."""
         return any(map(_RESTS, self._line(outline).rests))
 
@@ -152,5 +152,5 @@ def _tier(target: Target, facts: ModelFacts, asked: str) -> str:
     name = codec_of(target.endpoint.protocol).tiers.get(asked, STANDARD)
     if name in facts.tiers:
         return name
-    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    known = capabilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
     return name if known.official else STANDARD

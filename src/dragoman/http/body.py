@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from dragoman.errors import ClientError
-from dragoman.http.byte_buffer import Pieces
+from dragoman.http.byte_buffer import ByteBuffer
 
 # What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
 HIGH_WATER = 256 * 1024
@@ -38,7 +38,7 @@ class Mode(Enum):
 HELD, UNWANTED = Mode.HELD, Mode.UNWANTED
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """Where a body comes from: a connection, as far as a body needs to know it."""
 
     def hold(self) -> None:
@@ -62,7 +62,7 @@ class Source(Protocol):
         ...
 
 
-class Charge(Protocol):
+class ByteCharge(Protocol):
     """The bytes of one body, as an account has them."""
 
     @property
@@ -83,10 +83,10 @@ class Charge(Protocol):
         ...
 
 
-class Account(Protocol):
+class ByteAccount(Protocol):
     """What bytes of unfinished bodies are charged to."""
 
-    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> Charge:
+    def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> ByteCharge:
         """Begin to charge a body; `pause` and `resume` are called as there is room for more of it."""
         ...
 
@@ -94,7 +94,7 @@ class Account(Protocol):
 class Body(Struct, eq=False):
     """One request's body. `length` is what the head declared, None if the body is chunked."""
 
-    source: Source
+    source: BodySource
     length: int | None
     # Whether the client waits to be told that it may send.
     expects: bool
@@ -103,10 +103,10 @@ class Body(Struct, eq=False):
     size: int = 0
     mark: int = HIGH_WATER
     mode: Mode = HELD
-    pieces: Pieces = field(default_factory=Pieces)
+    pieces: ByteBuffer = field(default_factory=ByteBuffer)
     failure: ClientError | None = None
     waiter: asyncio.Future[None] | None = None
-    charge: Charge | None = None
+    charge: ByteCharge | None = None
 
     def feed(self, data: bytes) -> None:
         """Take a piece from the parser."""
@@ -158,12 +158,12 @@ class Body(Struct, eq=False):
             return False
         return self.length is None or self.length - self.size <= REST
 
-    def take_charge(self) -> Charge | None:
+    def take_charge(self) -> ByteCharge | None:
         """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
         charge, self.charge = self.charge, None
         return charge
 
-    async def read(self, limit: int, account: Account | None = None) -> bytes:
+    async def read(self, limit: int, account: ByteAccount | None = None) -> bytes:
         """The whole body, still content-encoded, handed over once; it is charged to the account."""
         if self.taken:
             raise RuntimeError("the body was already read")
@@ -177,7 +177,7 @@ class Body(Struct, eq=False):
             raise ClientError(self.failure.status, self.failure.message)
         return self.pieces.take()
 
-    async def _wait(self, limit: int, account: Account | None) -> None:
+    async def _wait(self, limit: int, account: ByteAccount | None) -> None:
         """Wait for the end or a failure."""
         self.mode = Mode.WANTED
         self.mark = limit

@@ -9,7 +9,7 @@ SMALL = 4 * 1024
 BLOCK = 64 * 1024
 
 
-class Pieces(Struct, eq=False):
+class ByteBuffer(Struct, eq=False):
     """Bytes in the order they came. Small pieces are joined as they come: kept one by one they take twenty times their
     size. Large ones are kept as they are, and a single one is never copied."""
 

@@ -8,20 +8,20 @@ import ssl
 from collections.abc import Coroutine, Mapping
 
 from dragoman.http.address import CHECKED, Origin, check_name, locate, request_line
-from dragoman.http.dial import Route, dial
-from dragoman.http.http_call import HttpFlight
+from dragoman.http.dial import DialRoute, dial
+from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
 from dragoman.http.response_head import header_lines
 from dragoman.http.reuse import Reuse
-from dragoman.http.upstream_call import Call
-from dragoman.http.upstream_connection import Connection
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.http.upstream_connection import UpstreamConnection
 
 # Methods whose requests have a body, be it empty.
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 
-class Client:
+class HttpClient:
     """Calls to any number of origins, with a pool of connections for each; it belongs to one event loop.
 
     `reuse` is given where another client went before this one, so that what it learnt is not forgotten.
@@ -46,13 +46,13 @@ class Client:
         self._pools: dict[Origin, tuple[Pool, Proxy | None]] = {}
         self._closed = False
 
-    def open(self, call: Call) -> HttpFlight:
+    def open(self, call: UpstreamRequest) -> HttpCall:
         """A flight for a call; `ValueError` if it cannot be written as HTTP, `Unreachable` if its proxy is unusable."""
         origin, _ = locate(call.url)
         known = self._pools.get(origin)
         pool, proxy = self._add(origin) if known is None else known
         head = write_head(call, proxy if origin.scheme == "http" else None)
-        return HttpFlight(pool, call, head, pool.loop)
+        return HttpCall(pool, call, head, pool.loop)
 
     async def close(self) -> None:
         """Close the connections at rest; flights under way are left to end."""
@@ -68,9 +68,9 @@ class Client:
         # No names of this client: a pool that knew it would be a cycle, and outlive it until a rare collection.
         tls, seconds = self._tls, self._connect_timeout
 
-        def connect(pool: Pool) -> Coroutine[None, None, Connection]:
+        def connect(pool: Pool) -> Coroutine[None, None, UpstreamConnection]:
             context = tls.context() if origin.scheme == "https" else None
-            return dial(Route(origin, proxy, context), seconds, lambda end: Connection(pool, end))
+            return dial(DialRoute(origin, proxy, context), seconds, lambda end: UpstreamConnection(pool, end))
 
         pool = Pool(connect, most=self._connections, idle=self._idle, origin=origin, reuse=self.reuse)
         if self._closed:
@@ -95,7 +95,7 @@ class Tls:
         return self._context
 
 
-def write_head(call: Call, proxy: Proxy | None) -> bytes:
+def write_head(call: UpstreamRequest, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
     headers = call.headers
     for name in dict(headers):

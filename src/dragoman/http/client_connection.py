@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import ClientError
 from dragoman.http.phases import CUT, LIMITS, MINIMUM_PACE, PACE_TIME, READING, ConnectionPhase
-from dragoman.http.request import Request
-from dragoman.http.request_parser import Intake, RefusedMessage
+from dragoman.http.request import ServerRequest
+from dragoman.http.request_parser import RefusedMessage, RequestParser
 from dragoman.http.response_head import CLOSE, CONTINUE, compose, length_line
 from dragoman.http.sockets import LARGE_READ, unarrived
 
 if TYPE_CHECKING:
-    from dragoman.http.server import Server
+    from dragoman.http.server import HttpServer
 
 logger = logging.getLogger("dragoman.http")
 
@@ -35,17 +35,17 @@ FRESH, IDLE, HEAD = ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase
 BODY, BUSY = ConnectionPhase.BODY, ConnectionPhase.BUSY
 
 
-class Inbound(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The protocol of one socket: it moves bytes, turns to the next message and keeps time."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HttpServer) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
         self.phase = FRESH
         self.since = self.loop.time()
         self.transport: asyncio.Transport
-        self.intake: Intake
-        self.current: Request | None = None
+        self.intake: RequestParser
+        self.current: ServerRequest | None = None
         self.task: asyncio.Task[None] | None = None
         # Whether the task has taken its first step.
         self.serving = False
@@ -73,7 +73,7 @@ class Inbound(asyncio.Protocol):
         self.transport = transport
         transport.set_write_buffer_limits(high=self.server.limits.write_buffer)
         address = transport.get_extra_info("peername")
-        self.intake = Intake(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
+        self.intake = RequestParser(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
         self.server.add(self)
         if self.retiring:
             self._close()
@@ -326,7 +326,7 @@ class Inbound(asyncio.Protocol):
             self._settle(IDLE)
         elif intake.queue:
             message = intake.queue.popleft()
-            if isinstance(message, Request):
+            if isinstance(message, ServerRequest):
                 self._begin(message)
             else:
                 self._refuse(message)
@@ -340,14 +340,14 @@ class Inbound(asyncio.Protocol):
             self._settle(HEAD if intake.in_head else IDLE)
             self.release()
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: ServerRequest) -> None:
         self.phase = BUSY
         self.current = request
         self.serving = False
         self.server.busy += 1
         self.task = self.loop.create_task(self._serve(request))
 
-    async def _serve(self, request: Request) -> None:
+    async def _serve(self, request: ServerRequest) -> None:
         """Run the handler, and see to it that there is a reply."""
         self.serving = True
         try:
@@ -367,7 +367,7 @@ class Inbound(asyncio.Protocol):
         finally:
             self._over(request)
 
-    def _cancel(self, request: Request) -> None:
+    def _cancel(self, request: ServerRequest) -> None:
         """Cancel the handler; one that has not begun never will, and cannot clear up after itself."""
         if self.task is not None:
             self.task.cancel()
@@ -375,14 +375,14 @@ class Inbound(asyncio.Protocol):
                 self._give_up(request)
                 self._over(request)
 
-    def _give_up(self, request: Request) -> None:
+    def _give_up(self, request: ServerRequest) -> None:
         """Reply for a handler that was cancelled."""
         if self.server.stopping:
             self._fail(request, 503, "the server is shutting down")
         else:
             self._fail(request, 500, "internal error")
 
-    def _fail(self, request: Request, status: int, message: str) -> None:
+    def _fail(self, request: ServerRequest, status: int, message: str) -> None:
         """Reply in the handler's place if it is not too late, else break off."""
         if request.started or self.gone:
             request.abort()
@@ -391,7 +391,7 @@ class Inbound(asyncio.Protocol):
         request.closes = request.closes or self.server.stopping
         request.respond(status, headers, body)
 
-    def _over(self, request: Request) -> None:
+    def _over(self, request: ServerRequest) -> None:
         """Turn from a finished exchange to what follows."""
         self.current = None
         self.task = None

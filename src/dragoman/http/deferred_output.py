@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.http.request import Channel
+    from dragoman.http.request import ResponseOutput
 
 
-class HeldChannel:
+class DeferredOutput:
     """Stands before a channel until it is released."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ResponseOutput) -> None:
         self._channel = channel
         self._pieces: list[bytes] = []
         self._severed: bool | None = None
@@ -40,7 +40,7 @@ class HeldChannel:
         """Break off after what is kept back."""
         self._severed = reset
 
-    def release(self) -> Channel:
+    def release(self) -> ResponseOutput:
         """Let everything go; give the channel that stands for itself again."""
         pieces, self._pieces = self._pieces, []
         if pieces:

@@ -49,11 +49,11 @@ SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 # Name servers that do not answer, as opposed to those that say that there is no such name.
 UNRESOLVED = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY})
 
-Address: TypeAlias = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
+SocketAddress: TypeAlias = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-class Route(NamedTuple):
+class DialRoute(NamedTuple):
     """Whom to reach, and through what."""
 
     origin: Origin
@@ -61,7 +61,7 @@ class Route(NamedTuple):
     context: ssl.SSLContext | None
 
 
-async def dial(route: Route, seconds: float, make: Callable[[socket.socket], P]) -> P:
+async def dial(route: DialRoute, seconds: float, make: Callable[[socket.socket], P]) -> P:
     """A connected protocol, made from the socket below it; `Unreachable` or `Unconnected` if there is none."""
     try:
         async with asyncio.timeout(seconds):
@@ -73,7 +73,7 @@ async def dial(route: Route, seconds: float, make: Callable[[socket.socket], P])
         raise told(error, route) from error
 
 
-def told(error: OSError | UnicodeError, route: Route) -> Unreachable:
+def told(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
     """What went wrong, in our words: the provider's fault, unless the machine, its name servers or a proxy failed."""
     kind, words = next((kind, words) for cause, kind, words in WORDS if isinstance(error, cause))
     if isinstance(error, socket.gaierror):
@@ -89,7 +89,7 @@ def told(error: OSError | UnicodeError, route: Route) -> Unreachable:
     return kind(words.replace("the provider", "the proxy", 1), place=place, proxied=True)
 
 
-async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:
+async def connect(route: DialRoute, make: Callable[[socket.socket], P]) -> P:
     """The steps of dialling, each with its own errors."""
     origin, proxy, context = route
     loop = asyncio.get_running_loop()
@@ -125,7 +125,7 @@ def keep_alive(end: socket.socket) -> None:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
 
 
-async def resolve(host: str, port: int) -> list[Address]:
+async def resolve(host: str, port: int) -> list[SocketAddress]:
     """The addresses of a name, families taking turns so that a broken one costs little: RFC 8305, section 4."""
     loop = asyncio.get_running_loop()
     try:
@@ -133,7 +133,7 @@ async def resolve(host: str, port: int) -> list[Address]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    families: dict[socket.AddressFamily, list[Address]] = {}
+    families: dict[socket.AddressFamily, list[SocketAddress]] = {}
     for family, _, _, _, address in found:
         families.setdefault(family, []).append((family, address))
     turns = chain.from_iterable(zip_longest(*families.values()))
@@ -155,7 +155,7 @@ async def reach(host: str, port: int) -> socket.socket:
         del found
 
 
-async def race(waiting: deque[Address]) -> socket.socket | Exception:
+async def race(waiting: deque[SocketAddress]) -> socket.socket | Exception:
     """The first socket that connects, or the last error."""
     running: set[asyncio.Task[socket.socket]] = set()
     problem: Exception = OSError("a name without addresses")
@@ -185,7 +185,7 @@ def abandon(task: asyncio.Task[socket.socket]) -> None:
         task.result().close()
 
 
-async def attempt(address: Address) -> socket.socket:
+async def attempt(address: SocketAddress) -> socket.socket:
     """A socket connected to one address."""
     family, place = address
     end = socket.socket(family, socket.SOCK_STREAM)

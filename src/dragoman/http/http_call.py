@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.errors import BadAnswer, Oversized, Unreachable, UpstreamError
-from dragoman.http.byte_buffer import Pieces
+from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
 from dragoman.http.pool import Pool
 from dragoman.http.response_head import CLOSE
-from dragoman.http.upstream_call import Call, HeaderList
-from dragoman.http.upstream_connection import NO_ANSWER, NOT_HTTP, Connection
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
+from dragoman.http.upstream_connection import NO_ANSWER, NOT_HTTP, UpstreamConnection
 
 # How much of a body waits for somebody to ask for it before reading stops.
 MOST_WAITING = 256 * 1024
@@ -35,7 +35,7 @@ TOO_LARGE = "the provider's answer is larger than the limit"
 ENDED = "the call was ended before its answer was"
 
 
-class HttpFlight:
+class HttpCall:
     """A call over a socket; see `dragoman.http.upstream_call.Flight`."""
 
     __slots__ = (
@@ -64,7 +64,9 @@ class HttpFlight:
         "status",
     )
 
-    def __init__(self, pool: Pool, call: Call, head: bytes, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, pool: Pool, call: UpstreamRequest, head: bytes, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.status = 0
         self.headers: HeaderList = []
         # For whoever watches over time: raw bytes so far, and when the last of them came.
@@ -77,12 +79,12 @@ class HttpFlight:
         self._head = head
         # To ask for the running one costs a call to the system.
         self._loop = loop or asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: UpstreamConnection | None = None
         # Whether the connection served or rested before this call, and whether it died of that.
         self._kept = False
         self._lost = False
         # What is being waited for: a connection; a head or an end.
-        self._connecting: asyncio.Future[Connection] | None = None
+        self._connecting: asyncio.Future[UpstreamConnection] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         # Nothing more comes; and if that is not as it should be, why.
@@ -90,7 +92,7 @@ class HttpFlight:
         self._broken: UpstreamError | None = None
         self._take: Callable[[bytes], None] | None = None
         # Raw pieces that came before anybody asked, or while a decoder was held up.
-        self._waiting = Pieces()
+        self._waiting = ByteBuffer()
         self._paused = False
         self._decoder: Decoder | None = None
         # Whether the next step of undoing a coding waits for the loop's next turn.
@@ -123,7 +125,7 @@ class HttpFlight:
 
     async def read(self, limit: int) -> bytes:
         """The whole body without its codings; more than `limit` bytes raise `Oversized`."""
-        pieces = Pieces()
+        pieces = ByteBuffer()
 
         def take(piece: bytes) -> None:
             if pieces.size + len(piece) > limit:
@@ -248,7 +250,7 @@ class HttpFlight:
         if self._error is not None:
             raise self._error
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> UpstreamConnection:
         waiter = self._pool.renew() if self.renewed else self._pool.obtain()
         self._connecting = waiter
         try:

@@ -9,7 +9,7 @@ from functools import partial
 
 from dragoman.http.address import Origin
 from dragoman.http.reuse import Reuse
-from dragoman.http.upstream_connection import Connection
+from dragoman.http.upstream_connection import UpstreamConnection
 
 
 class Pool:
@@ -17,7 +17,7 @@ class Pool:
 
     def __init__(
         self,
-        connect: Callable[[Pool], Coroutine[None, None, Connection]],
+        connect: Callable[[Pool], Coroutine[None, None, UpstreamConnection]],
         *,
         most: int,
         idle: float,
@@ -31,16 +31,16 @@ class Pool:
         self._reuse = reuse
         self.loop = asyncio.get_running_loop()
         # In the order of their last use.
-        self._resting: list[Connection] = []
-        self._waiting: deque[asyncio.Future[Connection]] = deque()
+        self._resting: list[UpstreamConnection] = []
+        self._waiting: deque[asyncio.Future[UpstreamConnection]] = deque()
         # Those who want a connection that nobody has used go first: they have waited for one already.
-        self._renewing: deque[asyncio.Future[Connection]] = deque()
+        self._renewing: deque[asyncio.Future[UpstreamConnection]] = deque()
         # Connections that exist or are being made.
         self._open = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def take(self) -> Connection | None:
+    def take(self) -> UpstreamConnection | None:
         """A connection at rest that can be used, if there is one."""
         while self._resting:
             connection = self._resting.pop()
@@ -54,20 +54,20 @@ class Pool:
         """Whether connections may serve more than one call."""
         return self._reuse.allows(self._origin)
 
-    def fits(self, connection: Connection) -> bool:
+    def fits(self, connection: UpstreamConnection) -> bool:
         """Whether a connection that has rested, or served before, can serve a call."""
         return (self.reusable() or not connection.reused) and connection.alive()
 
-    def obtain(self) -> asyncio.Future[Connection]:
+    def obtain(self) -> asyncio.Future[UpstreamConnection]:
         """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
-        waiter: asyncio.Future[Connection] = self.loop.create_future()
+        waiter: asyncio.Future[UpstreamConnection] = self.loop.create_future()
         self._waiting.append(waiter)
         self._serve()
         return waiter
 
-    def renew(self) -> asyncio.Future[Connection]:
+    def renew(self) -> asyncio.Future[UpstreamConnection]:
         """A connection to come that has neither served nor rested; where there is no room, one at rest makes it."""
-        waiter: asyncio.Future[Connection] = self.loop.create_future()
+        waiter: asyncio.Future[UpstreamConnection] = self.loop.create_future()
         self._renewing.append(waiter)
         if self._open >= self._most and self._resting:
             self._resting[0].drop()
@@ -75,7 +75,7 @@ class Pool:
             self._serve()
         return waiter
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: UpstreamConnection) -> None:
         """Give a connection to the first who waits for one, or let it rest."""
         ends = connection.closing() or (connection.reused and not self._welcome())
         waiter = None if ends else self._next()
@@ -89,7 +89,7 @@ class Pool:
             if self._timer is None:
                 self._timer = self.loop.call_later(self._idle, self._sweep)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: UpstreamConnection) -> None:
         """Count a connection out, and make a new one if somebody waits."""
         self._open -= 1
         if connection in self._resting:
@@ -119,7 +119,7 @@ class Pool:
             self._renewing.popleft()
         return not self._renewing and self.reusable()
 
-    def _next(self) -> asyncio.Future[Connection] | None:
+    def _next(self) -> asyncio.Future[UpstreamConnection] | None:
         for queue in (self._renewing, self._waiting):
             while queue:
                 waiter = queue.popleft()
@@ -138,7 +138,7 @@ class Pool:
             task.add_done_callback(partial(self._dialled, waiter))
             waiter.add_done_callback(partial(give_up, task))
 
-    def _dialled(self, waiter: asyncio.Future[Connection], task: asyncio.Task[Connection]) -> None:
+    def _dialled(self, waiter: asyncio.Future[UpstreamConnection], task: asyncio.Task[UpstreamConnection]) -> None:
         failed = None if task.cancelled() else task.exception()
         if failed is None and not task.cancelled():
             connection = task.result()
@@ -165,6 +165,6 @@ class Pool:
             self._timer = self.loop.call_at(self._resting[0].idle_since + self._idle, self._sweep)
 
 
-def give_up(task: asyncio.Task[Connection], _: asyncio.Future[Connection]) -> None:
+def give_up(task: asyncio.Task[UpstreamConnection], _: asyncio.Future[UpstreamConnection]) -> None:
     """End the dialling for somebody who waits no longer; one that is through is not touched by it."""
     task.cancel()

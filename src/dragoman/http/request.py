@@ -8,8 +8,8 @@ from functools import partial
 from typing import Protocol
 
 from dragoman.errors import ClientError
-from dragoman.http.body import Account, Body, Charge
-from dragoman.http.deferred_output import HeldChannel
+from dragoman.http.body import Body, ByteAccount, ByteCharge
+from dragoman.http.deferred_output import DeferredOutput
 from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
 from dragoman.http.upstream_call import HeaderList
 
@@ -17,7 +17,7 @@ from dragoman.http.upstream_call import HeaderList
 CLOSING = (b"connection", b"close")
 
 
-class Channel(Protocol):
+class ResponseOutput(Protocol):
     """Where replies go: a connection, as far as a request needs to know it."""
 
     @property
@@ -61,7 +61,7 @@ class RequestTarget:
         self.path, _, self.query = text.partition("?")
 
 
-class Request:
+class ServerRequest:
     """A message whose head is complete, and the reply to it: either `respond`, or `start`, `write` … and `end`."""
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Request:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: ResponseOutput,
         *,
         method: str,
         target: RequestTarget,
@@ -135,7 +135,7 @@ class Request:
         """The first value under a lower-case name."""
         return self.table.get(name)
 
-    def body(self, limit: int, account: Account | None = None) -> Coroutine[None, None, bytes]:
+    def body(self, limit: int, account: ByteAccount | None = None) -> Coroutine[None, None, bytes]:
         """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes.
 
         Its bytes are charged to the account until it is complete.
@@ -195,7 +195,7 @@ class Request:
             self.head = b""
             self._channel.sever(self.started and not self.chunked)
 
-    def take_charge(self) -> Charge | None:
+    def take_charge(self) -> ByteCharge | None:
         """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
         return self.content.take_charge()
 
@@ -205,11 +205,11 @@ class Request:
 
     def hold(self, until: asyncio.Future[None]) -> None:
         """Send nothing more until something else is done; what is written meanwhile goes out then."""
-        self._channel = channel = HeldChannel(self._channel)
+        self._channel = channel = DeferredOutput(self._channel)
         self.held = until
         until.add_done_callback(partial(self._release, channel))
 
-    def _release(self, channel: HeldChannel, _: asyncio.Future[None]) -> None:
+    def _release(self, channel: DeferredOutput, _: asyncio.Future[None]) -> None:
         self._channel, self.held = channel.release(), None
 
     async def drained(self) -> None:

@@ -19,12 +19,12 @@ from httptools import (
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.http.body import Body, Source
-from dragoman.http.request import Channel, Request, RequestTarget
+from dragoman.http.body import Body, BodySource
+from dragoman.http.request import RequestTarget, ResponseOutput, ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
 if TYPE_CHECKING:
-    from dragoman.http.server import Server
+    from dragoman.http.server import HttpServer
 
 # Longer targets are refused even where longer headers are not.
 URL_BYTES = 16 * 1024
@@ -33,7 +33,7 @@ DECISIVE = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding
 NO_VALUES: list[bytes] = []
 
 
-class Owner(Channel, Source, Protocol):
+class Owner(ResponseOutput, BodySource, Protocol):
     """The connection that requests answer to and bodies come from."""
 
 
@@ -46,16 +46,16 @@ class RefusedMessage(Struct, frozen=True, kw_only=True):
     mute: bool = False
 
 
-class Intake:
+class RequestParser:
     """The reading half of a connection. `queue` holds what was read and not yet taken up, in order."""
 
-    def __init__(self, owner: Owner, server: Server, peer: str) -> None:
+    def __init__(self, owner: Owner, server: HttpServer, peer: str) -> None:
         self.owner = owner
         self.server = server
         self.peer = peer
-        self.queue: deque[Request | RefusedMessage] = deque()
+        self.queue: deque[ServerRequest | RefusedMessage] = deque()
         # The message whose body is being read, and whether a head has begun and is not complete.
-        self.incoming: Request | None = None
+        self.incoming: ServerRequest | None = None
         self.in_head = False
         # Nothing further is understood: the client said that this is its last message, or broke the protocol.
         self.final = False
@@ -239,7 +239,7 @@ class Intake:
 
     # Checks of a head.
 
-    def _request(self, parser: HttpRequestParser, modern: bool) -> Request:
+    def _request(self, parser: HttpRequestParser, modern: bool) -> ServerRequest:
         """The request that a head makes, without its offer to upgrade."""
         headers = self._headers
         method = parser.get_method().decode("ascii")
@@ -253,7 +253,7 @@ class Intake:
         if b"upgrade" in decisive:
             headers = [header for header in headers if header[0] != b"upgrade"]
         expects = modern and any(value.lower() == b"100-continue" for value in decisive.get(b"expect", NO_VALUES))
-        return Request(
+        return ServerRequest(
             self.owner,
             method=method,
             target=target,

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.http.client_connection import Inbound
-from dragoman.http.request import Request
+from dragoman.http.client_connection import ClientConnection
+from dragoman.http.request import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
-__all__ = ["Handler", "Refuse", "Request", "Server", "ServerLimits"]
+__all__ = ["Handler", "HttpServer", "Refuse", "ServerLimits", "ServerRequest"]
 
-Handler: TypeAlias = Callable[[Request], Awaitable[None]]
+Handler: TypeAlias = Callable[[ServerRequest], Awaitable[None]]
 # Writes the reply to a message that never reaches the handler: status, words, path or "" -> headers, body.
 # Words a refusal: its status, why, the path as far as one was read, and the address at the other end.
 Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
@@ -45,7 +45,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     write_buffer: int = 64 * 1024
 
 
-class Server:
+class HttpServer:
     """A factory of connections for `loop.create_server`. `limits` may be replaced while it runs."""
 
     def __init__(self, handler: Handler, refuse: Refuse, limits: ServerLimits) -> None:
@@ -57,7 +57,7 @@ class Server:
         self.retired = False
         # Whether what still runs is being cancelled.
         self.stopping = False
-        self._connections: set[Inbound] = set()
+        self._connections: set[ClientConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._idle: list[asyncio.Future[None]] = []
         # Until when connections have their turns whose bodies come in tiny chunks.
@@ -65,7 +65,7 @@ class Server:
 
     def __call__(self) -> asyncio.Protocol:
         """A protocol for a new connection."""
-        return Inbound(self)
+        return ClientConnection(self)
 
     def turn_after(self, chunks: int) -> float:
         """When a connection is read on that has brought so many chunks at once; such connections take turns."""
@@ -103,13 +103,13 @@ class Server:
         for connection in tuple(self._connections):
             connection.stop()
 
-    def add(self, connection: Inbound) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Note a new connection."""
         self._connections.add(connection)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._pace(), self._sweep)
 
-    def remove(self, connection: Inbound) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Note that a connection is closed."""
         self._connections.discard(connection)
         if not self._connections and self._sweeper is not None:

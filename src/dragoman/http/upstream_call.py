@@ -11,7 +11,7 @@ from msgspec import Struct
 HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 
 
-class Call(Struct, frozen=True):
+class UpstreamRequest(Struct, frozen=True):
     """A request as it goes out: `url` is absolute, `headers` are complete but for Host and Content-Length."""
 
     method: str
@@ -24,7 +24,7 @@ class Call(Struct, frozen=True):
         return f"Call(method={self.method!r}, bytes={len(self.body)})"
 
 
-class Flight(Protocol):
+class UpstreamCall(Protocol):
     """One call on its way: first `head`, then either `read` or `pump`, and `close` in every case."""
 
     status: int

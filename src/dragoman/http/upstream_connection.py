@@ -65,14 +65,14 @@ class Receiver(Protocol):
         ...
 
 
-class Home(Protocol):
+class ConnectionOwner(Protocol):
     """Where a connection rests between two calls."""
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: UpstreamConnection) -> None:
         """Take back a connection that can serve another call."""
         ...
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: UpstreamConnection) -> None:
         """Take note that a connection is gone."""
         ...
 
@@ -95,7 +95,7 @@ class GoneTransport(asyncio.Transport):
 GONE = GoneTransport()
 
 
-class Connection(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """A connection; it has a receiver exactly while a call is under way."""
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
     # Knows this connection in turn, and so lives from the socket's beginning to its end.
     _parser: HttpResponseParser
 
-    def __init__(self, home: Home, end: socket.socket) -> None:
+    def __init__(self, home: ConnectionOwner, end: socket.socket) -> None:
         self._home = home
         self._socket = end
         self._loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from dragoman.config.values import is_loopback
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import Client, Plan
+from dragoman.launching.clients import LaunchableClient, LaunchPlan
 from dragoman.launching.keys import GivenKey
 
 # Sent by a terminal to everybody in front of it: the client decides what they mean.
@@ -28,7 +28,7 @@ EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
-def program_of(client: Client, environ: Mapping[str, str]) -> str:
+def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
     """Where the client is, or the words for its absence."""
     found = shutil.which(client.program, path=search_path(environ))
     if found is None or not Path(found).is_absolute():
@@ -47,7 +47,7 @@ def search_path(environ: Mapping[str, str]) -> str:
     return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
 
-def environment_of(plan: Plan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
+def environment_of(plan: LaunchPlan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The client's environment: the user's own, and what the plan says."""
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
     if "PATH" in environment:
@@ -69,7 +69,7 @@ def _listed(names: str, host: str) -> str:
     return names if host in names.split(",") else ",".join(filter(None, (names, host)))
 
 
-class Run:
+class ClientRun:
     """A client to be run, and the signals that come meanwhile; inside `with` none of them ends this process.
 
     Before the client runs, a signal means that it shall not. It stays in our process group: the terminal is its own,

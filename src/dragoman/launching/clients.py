@@ -20,7 +20,7 @@ PROVIDER = "dragoman"
 LAUNCH_HEADER = "x-dragoman-launch"
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class LaunchOptions(Struct, frozen=True, kw_only=True):
     """Where the gateway is, without a slash at the end, and which models are asked for."""
 
     url: str
@@ -54,7 +54,7 @@ class Wish(Struct, frozen=True, kw_only=True):
         return known if self.context is None else replace(known, window=self.context)
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class LaunchPlan(Struct, frozen=True, kw_only=True):
     """How a client is started: its environment and the first words behind its name. It holds no secret."""
 
     # The variable that the client reads the key from.
@@ -67,14 +67,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     settings: str = ""
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class LaunchableClient(Struct, frozen=True, kw_only=True):
     """A program that can be launched."""
 
     name: str
     program: str
     # How to get it.
     package: str
-    plan: Callable[[Wish], Plan]
+    plan: Callable[[LaunchOptions], LaunchPlan]
     # Whether it knows no model of its own, and whether it has work for a small one.
     needs_model: bool = False
     has_small_model: bool = True
@@ -123,7 +123,7 @@ _CLAUDE_ELSEWHERE = (
 )
 
 
-def _claude(wish: Wish) -> Plan:
+def _claude(wish: LaunchOptions) -> LaunchPlan:
     environment = {
         "ANTHROPIC_BASE_URL": wish.url,
         # Its choice of models lists those of the gateway.
@@ -146,7 +146,7 @@ def _claude(wish: Wish) -> Plan:
     outputs = [size for name in (wish.model, small) if (size := wish.sizes_of(name).output)]
     if outputs and min(outputs) < _CLAUDE_OUTPUT:
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(outputs))
-    return Plan(
+    return LaunchPlan(
         key_variable="ANTHROPIC_AUTH_TOKEN",
         environment=environment,
         removed=_CLAUDE_ELSEWHERE,
@@ -154,7 +154,7 @@ def _claude(wish: Wish) -> Plan:
     )
 
 
-def _codex(wish: Wish) -> Plan:
+def _codex(wish: LaunchOptions) -> LaunchPlan:
     """Codex takes its settings from a file, or from its command line, which leaves the file alone."""
     members: JsonObject = {
         "name": "Dragoman",
@@ -173,7 +173,7 @@ def _codex(wish: Wish) -> Plan:
         # It never says how much may be answered, so that it need not be told.
         settings["model_context_window"] = str(window)
     arguments = tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
-    return Plan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
+    return LaunchPlan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
 
 
 def _toml(value: JsonValue) -> str:
@@ -196,7 +196,7 @@ _OPENCODE_ABLE: JsonObject = {
 }
 
 
-def _opencode(wish: Wish) -> Plan:
+def _opencode(wish: LaunchOptions) -> LaunchPlan:
     """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
     options: JsonObject = {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"}
     if wish.launch:
@@ -216,7 +216,7 @@ def _opencode(wish: Wish) -> Plan:
     if small := wish.small_model or wish.model:
         config["small_model"] = f"{PROVIDER}/{small}"
     config = merged(_given_config(wish.own), config)
-    return Plan(key_variable=KEY_VARIABLE, environment={_OPENCODE_CONFIG: encode_text(config)})
+    return LaunchPlan(key_variable=KEY_VARIABLE, environment={_OPENCODE_CONFIG: encode_text(config)})
 
 
 def _given_config(own: Mapping[str, str]) -> JsonObject:
@@ -254,10 +254,10 @@ def _opencode_model(name: str, sizes: Sizes) -> JsonObject:
     return {"name": name, **_OPENCODE_ABLE, "reasoning": output // 2 - 1 >= _LEAST_THINKING, "limit": limit}
 
 
-CLIENTS: Mapping[str, Client] = {
+CLIENTS: Mapping[str, LaunchableClient] = {
     client.name: client
     for client in (
-        Client(
+        LaunchableClient(
             name="claude",
             program="claude",
             package="@anthropic-ai/claude-code",
@@ -266,7 +266,7 @@ CLIENTS: Mapping[str, Client] = {
             resumes="--resume",
             elsewhere="settings that an administrator manages",
         ),
-        Client(
+        LaunchableClient(
             name="codex",
             program="codex",
             package="@openai/codex",
@@ -278,7 +278,7 @@ CLIENTS: Mapping[str, Client] = {
             "codex -- resume` (or `resume ID`), and all others by `codex resume`",
             elsewhere="a session that was begun without launch, or -c model_provider behind --",
         ),
-        Client(
+        LaunchableClient(
             name="opencode",
             program="opencode",
             package="opencode-ai",

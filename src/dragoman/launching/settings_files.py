@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.errors import DragomanError, WireError
-from dragoman.launching.clients import CLAUDE_HEADERS, Plan, merged
+from dragoman.launching.clients import CLAUDE_HEADERS, LaunchPlan, merged
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode
 
@@ -43,7 +43,7 @@ def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[s
     return {**environ, CLAUDE_HEADERS: headers} if isinstance(headers, str) else dict(environ)
 
 
-def settings_of(plan: Plan, environment: Mapping[str, str], given: JsonObject) -> JsonObject:
+def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObject) -> JsonObject:
     """The settings of a launch: what the environment says, over those that the user gives on the command line."""
     names = (*plan.environment, plan.key_variable, *_EXCEPTIONS)
     env: JsonObject = {name: environment[name] for name in names if name in environment}
@@ -54,7 +54,7 @@ def settings_of(plan: Plan, environment: Mapping[str, str], given: JsonObject) -
 
 @contextmanager
 def command_line(
-    program: str, plan: Plan, arguments: Sequence[str], environment: Mapping[str, str]
+    program: str, plan: LaunchPlan, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[list[str]]:
     """The words that start the client, and beside them, as long as it runs, the file that they name."""
     remove_stale()
@@ -140,7 +140,7 @@ def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[s
     return found, rest
 
 
-def managed_notes(plan: Plan, places: Sequence[Path] = MANAGED) -> list[str]:
+def managed_notes(plan: LaunchPlan, places: Sequence[Path] = MANAGED) -> list[str]:
     """What managed settings say of the same things: they win, and whoever launches should know."""
     if not plan.settings:
         return []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.launching.clients import KEY_VARIABLE, Plan
+from dragoman.launching.clients import KEY_VARIABLE, LaunchPlan
 from dragoman.launching.keys import GivenKey
 
 
@@ -68,7 +68,7 @@ SHELLS: Mapping[str, Shell] = {
 }
 
 
-def shell_lines(plan: Plan, program: str, key: GivenKey, shell: Shell) -> list[str]:
+def shell_lines(plan: LaunchPlan, program: str, key: GivenKey, shell: Shell) -> list[str]:
     """What a shell has to do so that the program, started by hand, does what a launch would."""
     lines = [shell.removes.format(name=name) for name in plan.removed]
     lines += [shell.sets.format(name=name, value=shell.quote(value)) for name, value in plan.environment.items()]
@@ -81,7 +81,7 @@ def shell_lines(plan: Plan, program: str, key: GivenKey, shell: Shell) -> list[s
 
 
 def undo_lines(
-    plan: Plan, program: str, key: GivenKey, shell: Shell, environ: Mapping[str, str], kept: Sequence[str] = ()
+    plan: LaunchPlan, program: str, key: GivenKey, shell: Shell, environ: Mapping[str, str], kept: Sequence[str] = ()
 ) -> list[str]:
     """How to undo that, as comments for whoever reads the lines; they stand last, where they hide nothing.
 

@@ -12,22 +12,22 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError, WireError
 from dragoman.http.coding import decode_body
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mock.answers.embeddings import embed
 from dragoman.mock.answers.model_list import listed, one_listed
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.answers.replies import NOWHERE, Reply, not_allowed, reply_of, unreadable
+from dragoman.mock.answers.replies import NOWHERE, MockReply, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.answers.tokens import count_request, counted
-from dragoman.mock.paths import Kind, MockPath, place_of
+from dragoman.mock.paths import MockEndpointKind, MockPath, place_of
 from dragoman.mock.recorder import Recorder, told_headers
 from dragoman.mock.script_player import PREFIX, Play, play
 from dragoman.mock.stored import conversations, responses, threads
-from dragoman.mock.stored.memory import Memory
+from dragoman.mock.stored.memory import MockStore
 from dragoman.mock.strict.checks import note, refusal
 from dragoman.mock.strict.common import objects
-from dragoman.mock.turn import Turn, turn_of
+from dragoman.mock.turn import MockTurn, turn_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Seal
@@ -62,31 +62,31 @@ class MockApp:
         self._mint = mint
         self._lenient = lenient
         self._recorder = recorder
-        self._memory = Memory()
-        self._handlers: dict[Kind, Callable[[_Ask], JsonObject | Turn | Failure]] = {
-            Kind.CONVERSATION: self._converse,
-            Kind.COUNT: self._count,
-            Kind.COMPACT: self._compact,
-            Kind.STORED: self._stored,
-            Kind.STORED_INPUT: self._stored_input,
-            Kind.CANCEL: self._cancel,
-            Kind.CONVERSATIONS: self._held,
-            Kind.HELD: self._held,
-            Kind.HELD_ITEMS: self._held,
-            Kind.HELD_ITEM: self._held,
-            Kind.EMBEDDINGS: self._embed,
-            Kind.MODELS: self._models,
-            Kind.MODEL: self._model,
-            Kind.HOME: self._home,
+        self._memory = MockStore()
+        self._handlers: dict[MockEndpointKind, Callable[[_Ask], JsonObject | MockTurn | Failure]] = {
+            MockEndpointKind.CONVERSATION: self._converse,
+            MockEndpointKind.COUNT: self._count,
+            MockEndpointKind.COMPACT: self._compact,
+            MockEndpointKind.STORED: self._stored,
+            MockEndpointKind.STORED_INPUT: self._stored_input,
+            MockEndpointKind.CANCEL: self._cancel,
+            MockEndpointKind.CONVERSATIONS: self._held,
+            MockEndpointKind.HELD: self._held,
+            MockEndpointKind.HELD_ITEMS: self._held,
+            MockEndpointKind.HELD_ITEM: self._held,
+            MockEndpointKind.EMBEDDINGS: self._embed,
+            MockEndpointKind.MODELS: self._models,
+            MockEndpointKind.MODEL: self._model,
+            MockEndpointKind.HOME: self._home,
         }
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: ServerRequest) -> None:
         """Serve one request."""
         place = place_of(request.path)
         protocol = place.protocol or _dialect(request)
         request_id = "req_" + self._mint.token(24)
         raw = b""
-        outcome: JsonObject | Turn | Failure
+        outcome: JsonObject | MockTurn | Failure
         try:
             raw = decode_body(await request.body(MOST_BYTES), request.header(b"content-encoding") or b"", MOST_BYTES)
             outcome = self._outcome(request, place, protocol, raw)
@@ -94,7 +94,7 @@ class MockApp:
             outcome = _as_failure(error)
         except (WireError, RecursionError) as error:
             outcome = unreadable(error)
-        told = outcome.delivery if isinstance(outcome, Turn) else outcome
+        told = outcome.delivery if isinstance(outcome, MockTurn) else outcome
         reply = reply_of(told, protocol, request_id, self._mint)
         if self._recorder is not None:
             # Before a byte is sent: whoever was answered finds the line.
@@ -106,7 +106,7 @@ class MockApp:
                 headers=request.headers,
                 body=_readable(raw),
                 status=reply.status,
-                answer=outcome.body if isinstance(outcome, Turn) else decode(reply.delivery.body),
+                answer=outcome.body if isinstance(outcome, MockTurn) else decode(reply.delivery.body),
             )
         await _send(request, reply)
 
@@ -116,13 +116,15 @@ class MockApp:
         told = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
         return [(b"content-type", b"application/json")], told.body
 
-    def _outcome(self, request: Request, place: MockPath, protocol: str, raw: bytes) -> JsonObject | Turn | Failure:
+    def _outcome(
+        self, request: ServerRequest, place: MockPath, protocol: str, raw: bytes
+    ) -> JsonObject | MockTurn | Failure:
         handler = self._handlers.get(place.kind)
         if handler is None:
             return NOWHERE
         if request.method not in place.methods:
             return not_allowed(request.method)
-        failure = _credential_failure(request, protocol) if place.kind is not Kind.HOME else None
+        failure = _credential_failure(request, protocol) if place.kind is not MockEndpointKind.HOME else None
         if failure is not None:
             return failure
         ask = _Ask(
@@ -138,7 +140,7 @@ class MockApp:
 
     # Handlers.
 
-    def _converse(self, ask: _Ask) -> JsonObject | Turn | Failure:
+    def _converse(self, ask: _Ask) -> JsonObject | MockTurn | Failure:
         whole = self._expanded(ask)
         if isinstance(whole, Failure):
             return whole
@@ -198,11 +200,11 @@ class MockApp:
     def _held(self, ask: _Ask) -> JsonObject | Failure:
         name, memory, mint = ask.place.name, self._memory, self._mint
         match ask.place.kind:
-            case Kind.CONVERSATIONS:
+            case MockEndpointKind.CONVERSATIONS:
                 return conversations.created(ask.body, memory, mint)
-            case Kind.HELD:
+            case MockEndpointKind.HELD:
                 return conversations.whole(name, ask.method, ask.body, memory)
-            case Kind.HELD_ITEMS:
+            case MockEndpointKind.HELD_ITEMS:
                 return conversations.items(name, ask.method, ask.query, ask.body, memory, mint)
             case _:
                 return conversations.item(name.replace("/items/", "/"), ask.method, memory)
@@ -221,7 +223,7 @@ class MockApp:
         return {"name": "dragoman mock"}
 
 
-async def _send(request: Request, reply: Reply) -> None:
+async def _send(request: ServerRequest, reply: MockReply) -> None:
     delivery = reply.delivery
     if delivery.wait:
         await asyncio.sleep(delivery.wait)
@@ -241,7 +243,7 @@ async def _send(request: Request, reply: Reply) -> None:
         request.end()
 
 
-def _dialect(request: Request) -> str:
+def _dialect(request: ServerRequest) -> str:
     """The protocol of a path that all have."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES
@@ -250,7 +252,7 @@ def _dialect(request: Request) -> str:
     return CHAT
 
 
-def _credential_failure(request: Request, protocol: str) -> Failure | None:
+def _credential_failure(request: ServerRequest, protocol: str) -> Failure | None:
     """Any credential is good, but there has to be one."""
     bearer = (request.header(b"authorization") or b"").lower().startswith(b"bearer ")
     if bearer or request.header(b"api-key") or (protocol == MESSAGES and request.header(b"x-api-key")):

@@ -20,13 +20,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.http.upstream_call import Call
-from dragoman.mock.answers.delivery import Piece, deliver
+from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.mock.answers.delivery import TimedBytes, deliver
 from dragoman.mock.answers.embeddings import EMBEDDING_MODEL, embed
 from dragoman.mock.answers.last_turn import hear, orphan
 from dragoman.mock.answers.model_list import listed, one_listed
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.answers.replies import NOWHERE, Outcome, Reply, not_allowed, reply_of, unreadable
+from dragoman.mock.answers.replies import NOWHERE, MockReply, Outcome, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.response import CREATED, answer_to
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, check
 from dragoman.mock.answers.tokens import counted
@@ -40,7 +40,7 @@ from dragoman.wire.json import decode_object
 _LISTED = {name: f"echo/{name}: {model.words}" for name, model in ECHO_MODELS.items()}
 
 
-class _Desk(Struct, frozen=True, kw_only=True):
+class _EchoRequest(Struct, frozen=True, kw_only=True):
     """One call as its handler sees it."""
 
     protocol: str
@@ -48,19 +48,19 @@ class _Desk(Struct, frozen=True, kw_only=True):
     mint: Mint
 
 
-def reply_to(call: Call, protocol: str) -> Reply:
+def reply_to(call: UpstreamRequest, protocol: str) -> MockReply:
     """Answer a call in a protocol."""
     path = call.url.removeprefix("echo:").partition("?")[0].removeprefix("/v1").rstrip("/")
     mint = replace(derived_mint(b" ".join((protocol.encode(), path.encode(), call.body))), now=lambda: CREATED)
     request_id = "req_" + mint.token(24)
     try:
-        outcome = _handled(call.method, path, _Desk(protocol=protocol, body=call.body, mint=mint))
+        outcome = _handled(call.method, path, _EchoRequest(protocol=protocol, body=call.body, mint=mint))
     except (WireError, RecursionError) as error:
         outcome = unreadable(error)
     return reply_of(outcome, protocol, request_id, mint)
 
 
-def _handled(method: str, path: str, desk: _Desk) -> Outcome:
+def _handled(method: str, path: str, desk: _EchoRequest) -> Outcome:
     if path == "/models" or path.startswith("/models/"):
         name = path.removeprefix("/models").removeprefix("/")
         return _models(name, desk.protocol) if method == "GET" else not_allowed(method)
@@ -77,7 +77,7 @@ def _failure(kind: FailureKind, status: int, message: str, *, param: str | None 
 # Conversation.
 
 
-def _answer(desk: _Desk) -> Outcome:
+def _answer(desk: _EchoRequest) -> Outcome:
     request = codec_of(desk.protocol).decode_request(decode_object(desk.body))
     model = ECHO_MODELS.get(request.model)
     if model is None:
@@ -98,7 +98,7 @@ def _answer(desk: _Desk) -> Outcome:
     return replace(delivery, pieces=_split(delivery.pieces))
 
 
-def _split(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _split(pieces: Iterable[TimedBytes]) -> Iterator[TimedBytes]:
     """Frames one by one; JSON has no line breaks of its own, so that a blank line always ends one."""
     for pace, frames in pieces:
         rest = pace
@@ -138,12 +138,12 @@ def _objection(request: Request) -> Failure | None:
 # Counting, embeddings, models.
 
 
-def _count(desk: _Desk) -> Outcome:
+def _count(desk: _EchoRequest) -> Outcome:
     request = codec_of(desk.protocol).decode_request(decode_object(desk.body))
     return counted(request) if request.model in ECHO_MODELS else _unknown_model(request.model, desk.protocol)
 
 
-def _embed(desk: _Desk) -> Outcome:
+def _embed(desk: _EchoRequest) -> Outcome:
     body = decode_object(desk.body)
     model = body.get("model")
     if model != EMBEDDING_MODEL:
@@ -158,7 +158,7 @@ def _models(name: str, protocol: str) -> Outcome:
     return one_listed(name, _LISTED[name], protocol) if name in _LISTED else _unknown_model(name, protocol)
 
 
-_HANDLERS: dict[tuple[str, str], Callable[[_Desk], Outcome]] = {
+_HANDLERS: dict[tuple[str, str], Callable[[_EchoRequest], Outcome]] = {
     (MESSAGES, "/messages"): _answer,
     (MESSAGES, "/messages/count_tokens"): _count,
     (CHAT, "/chat/completions"): _answer,

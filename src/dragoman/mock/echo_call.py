@@ -7,19 +7,19 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from dragoman.errors import Oversized, Truncated
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.mock.echo import reply_to
 
 
-def open_echo(call: Call, protocol: str) -> EchoFlight:
+def open_echo(call: UpstreamRequest, protocol: str) -> EchoCall:
     """Call `echo` in a protocol; what it thinks of the call is in the answer."""
-    return EchoFlight(call, protocol)
+    return EchoCall(call, protocol)
 
 
-class EchoFlight:
+class EchoCall:
     """One answer on its way; between any two pieces others have their turn."""
 
-    def __init__(self, call: Call, protocol: str) -> None:
+    def __init__(self, call: UpstreamRequest, protocol: str) -> None:
         reply = reply_to(call, protocol)
         self.status = reply.status
         self.headers = reply.headers

@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 
 
-class Kind(Enum):
+class MockEndpointKind(Enum):
     """What is asked for."""
 
     CONVERSATION = "an answer"
@@ -33,7 +33,7 @@ class Kind(Enum):
 class MockPath(Struct, frozen=True, kw_only=True):
     """One path: `name` is the id in it. A path that every protocol has is told apart by the headers."""
 
-    kind: Kind
+    kind: MockEndpointKind
     protocol: str = ""
     methods: tuple[str, ...] = ()
     name: str = ""
@@ -42,31 +42,40 @@ class MockPath(Struct, frozen=True, kw_only=True):
 _POST, _GET = ("POST",), ("GET", "HEAD")
 _ALL = ("GET", "HEAD", "POST", "DELETE")
 _FIXED = {
-    "": MockPath(kind=Kind.HOME, methods=_GET),
-    "/messages": MockPath(kind=Kind.CONVERSATION, protocol=MESSAGES, methods=_POST),
-    "/messages/count_tokens": MockPath(kind=Kind.COUNT, protocol=MESSAGES, methods=_POST),
-    "/chat/completions": MockPath(kind=Kind.CONVERSATION, protocol=CHAT, methods=_POST),
-    "/responses": MockPath(kind=Kind.CONVERSATION, protocol=RESPONSES, methods=_POST),
-    "/responses/input_tokens": MockPath(kind=Kind.COUNT, protocol=RESPONSES, methods=_POST),
-    "/responses/compact": MockPath(kind=Kind.COMPACT, protocol=RESPONSES, methods=_POST),
-    "/conversations": MockPath(kind=Kind.CONVERSATIONS, protocol=RESPONSES, methods=_POST),
-    "/embeddings": MockPath(kind=Kind.EMBEDDINGS, protocol=CHAT, methods=_POST),
-    "/models": MockPath(kind=Kind.MODELS, methods=_GET),
+    "": MockPath(kind=MockEndpointKind.HOME, methods=_GET),
+    "/messages": MockPath(kind=MockEndpointKind.CONVERSATION, protocol=MESSAGES, methods=_POST),
+    "/messages/count_tokens": MockPath(kind=MockEndpointKind.COUNT, protocol=MESSAGES, methods=_POST),
+    "/chat/completions": MockPath(kind=MockEndpointKind.CONVERSATION, protocol=CHAT, methods=_POST),
+    "/responses": MockPath(kind=MockEndpointKind.CONVERSATION, protocol=RESPONSES, methods=_POST),
+    "/responses/input_tokens": MockPath(kind=MockEndpointKind.COUNT, protocol=RESPONSES, methods=_POST),
+    "/responses/compact": MockPath(kind=MockEndpointKind.COMPACT, protocol=RESPONSES, methods=_POST),
+    "/conversations": MockPath(kind=MockEndpointKind.CONVERSATIONS, protocol=RESPONSES, methods=_POST),
+    "/embeddings": MockPath(kind=MockEndpointKind.EMBEDDINGS, protocol=CHAT, methods=_POST),
+    "/models": MockPath(kind=MockEndpointKind.MODELS, methods=_GET),
 }
 _NAMED = (
-    (re.compile(r"/models/(.+)"), MockPath(kind=Kind.MODEL, methods=_GET)),
+    (re.compile(r"/models/(.+)"), MockPath(kind=MockEndpointKind.MODEL, methods=_GET)),
     (
         re.compile(r"/responses/([^/]+)"),
-        MockPath(kind=Kind.STORED, protocol=RESPONSES, methods=("GET", "HEAD", "DELETE")),
+        MockPath(kind=MockEndpointKind.STORED, protocol=RESPONSES, methods=("GET", "HEAD", "DELETE")),
     ),
-    (re.compile(r"/responses/([^/]+)/input_items"), MockPath(kind=Kind.STORED_INPUT, protocol=RESPONSES, methods=_GET)),
-    (re.compile(r"/conversations/([^/]+)"), MockPath(kind=Kind.HELD, protocol=RESPONSES, methods=_ALL)),
-    (re.compile(r"/conversations/([^/]+)/items"), MockPath(kind=Kind.HELD_ITEMS, protocol=RESPONSES, methods=_ALL[:3])),
+    (
+        re.compile(r"/responses/([^/]+)/input_items"),
+        MockPath(kind=MockEndpointKind.STORED_INPUT, protocol=RESPONSES, methods=_GET),
+    ),
+    (re.compile(r"/conversations/([^/]+)"), MockPath(kind=MockEndpointKind.HELD, protocol=RESPONSES, methods=_ALL)),
+    (
+        re.compile(r"/conversations/([^/]+)/items"),
+        MockPath(kind=MockEndpointKind.HELD_ITEMS, protocol=RESPONSES, methods=_ALL[:3]),
+    ),
     (
         re.compile(r"/conversations/([^/]+/items/[^/]+)"),
-        MockPath(kind=Kind.HELD_ITEM, protocol=RESPONSES, methods=_ALL),
+        MockPath(kind=MockEndpointKind.HELD_ITEM, protocol=RESPONSES, methods=_ALL),
     ),
-    (re.compile(r"/responses/([^/]+)/cancel"), MockPath(kind=Kind.CANCEL, protocol=RESPONSES, methods=_POST)),
+    (
+        re.compile(r"/responses/([^/]+)/cancel"),
+        MockPath(kind=MockEndpointKind.CANCEL, protocol=RESPONSES, methods=_POST),
+    ),
 )
 
 
@@ -81,4 +90,4 @@ def place_of(path: str) -> MockPath:
         match = pattern.fullmatch(rest)
         if match is not None:
             return MockPath(kind=place.kind, protocol=place.protocol, methods=place.methods, name=match[1])
-    return MockPath(kind=Kind.NOWHERE)
+    return MockPath(kind=MockEndpointKind.NOWHERE)

@@ -38,7 +38,7 @@ _BETWEEN = "---"
 _heredoc = re.compile(r"(?:^|\s)<<([A-Za-z_][A-Za-z0-9_]*)$").search
 
 
-class Line(Struct, frozen=True):
+class ScriptLine(Struct, frozen=True):
     """One line of a step: its word, and the rest."""
 
     word: str
@@ -49,18 +49,18 @@ class ScriptError(Exception):
     """A script that makes no sense; the words are for whoever wrote it."""
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class ScriptStep(Struct, frozen=True, kw_only=True):
     """The step that a request is at; `key` tells it from the same step of any other conversation.
 
     `over` says that the script has no step left.
     """
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ScriptLine, ...] = ()
     key: str = ""
     over: bool = False
 
 
-def step_of(request: Request) -> Step | None:
+def step_of(request: Request) -> ScriptStep | None:
     """The step that a request asks for; None where there is no script."""
     found = _found(request)
     if found is None:
@@ -68,8 +68,8 @@ def step_of(request: Request) -> Step | None:
     script, text, number = found
     steps = parse(script)
     if number >= len(steps):
-        return Step(over=True)
-    return Step(lines=steps[number], key=_key(request, text, number))
+        return ScriptStep(over=True)
+    return ScriptStep(lines=steps[number], key=_key(request, text, number))
 
 
 def turns_of(request: Request) -> int:
@@ -108,10 +108,10 @@ def script_in(text: str) -> str | None:
     return found
 
 
-def parse(script: str) -> list[tuple[Line, ...]]:
+def parse(script: str) -> list[tuple[ScriptLine, ...]]:
     """The steps of a script."""
-    steps: list[tuple[Line, ...]] = []
-    lines: list[Line] = []
+    steps: list[tuple[ScriptLine, ...]] = []
+    lines: list[ScriptLine] = []
     for line in _lines(script):
         if line.word == _BETWEEN:
             steps.append(tuple(lines))
@@ -121,7 +121,7 @@ def parse(script: str) -> list[tuple[Line, ...]]:
     return [*steps, tuple(lines)]
 
 
-def _lines(script: str) -> Iterator[Line]:
+def _lines(script: str) -> Iterator[ScriptLine]:
     rows = iter(script.splitlines())
     for row in rows:
         stripped = row.strip()
@@ -134,7 +134,7 @@ def _lines(script: str) -> Iterator[Line]:
         if word == "call" and not (rest if mark is None else rest[: mark.start()]).strip():
             raise ScriptError('call needs the name of a tool, for example: call get_weather {"city": "Rome"}')
         if mark is None:
-            yield Line(word, rest.strip())
+            yield ScriptLine(word, rest.strip())
             continue
         kept: list[str] = []
         for inner in rows:
@@ -145,7 +145,7 @@ def _lines(script: str) -> Iterator[Line]:
             raise ScriptError(f"the text after <<{mark[1]} has no line {mark[1]} at its end")
         head = rest[: mark.start()].strip()
         text = "\n".join(kept)
-        yield Line(word, f"{head} {text}" if head else text)
+        yield ScriptLine(word, f"{head} {text}" if head else text)
 
 
 def _turns(messages: tuple[Message, ...]) -> int:

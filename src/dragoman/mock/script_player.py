@@ -24,7 +24,7 @@ from dragoman.errors import WireError
 from dragoman.mock.answers.last_turn import hear, offered
 from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_of, call_one, failure_of, fill_in
 from dragoman.mock.answers.signatures import CHAT, MESSAGES
-from dragoman.mock.script import Line, ScriptError, Step, step_of
+from dragoman.mock.script import ScriptError, ScriptLine, ScriptStep, step_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Part, Refusal, Text, Thinking
 from dragoman.model.request import OutputKind, Request
@@ -73,7 +73,7 @@ def play(request: Request, once: Callable[[str], bool]) -> Play:
     return _echoed(ECHO_MODELS["text"], request)
 
 
-def _scripted(step: Step, request: Request, once: Callable[[str], bool]) -> Play:
+def _scripted(step: ScriptStep, request: Request, once: Callable[[str], bool]) -> Play:
     player = _Player(request)
     found = Play()
     more = any(line.word in _SAYING for line in step.lines)
@@ -100,7 +100,7 @@ _ONCE = frozenset({"fail", "overflow", "break"})
 _SAYING = frozenset({"think", "say", "call", "json", "refuse"})
 
 
-def _failure(line: Line, protocol: str) -> Failure:
+def _failure(line: ScriptLine, protocol: str) -> Failure:
     if line.word == "overflow":
         return Failure(
             kind=FailureKind.CONTEXT_OVERFLOW,
@@ -136,7 +136,7 @@ class _Player:
         self._called = 0
         self._missed: list[str] = []
 
-    def take(self, line: Line) -> None:
+    def take(self, line: ScriptLine) -> None:
         """Play one line."""
         match line.word:
             case "think":

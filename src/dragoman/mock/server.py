@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from dragoman.http.server import Server, ServerLimits
+from dragoman.http.server import HttpServer, ServerLimits
 from dragoman.mock.app import MockApp
 
 _LIMITS = ServerLimits(header_bytes=64 * 1024, header_count=200, header_timeout=30.0, body_timeout=60.0)
@@ -30,7 +30,7 @@ async def serve(app: MockApp, listener: socket.socket, ready: Callable[[], None]
 
 async def serve_until(stop: asyncio.Event, app: MockApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until an event is set."""
-    server = Server(app, app.refuse, _LIMITS)
+    server = HttpServer(app, app.refuse, _LIMITS)
     accepting = await asyncio.get_running_loop().create_server(server, sock=listener, backlog=1024)
     try:
         ready()

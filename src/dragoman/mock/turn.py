@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.mock.answers.delivery import Delivery, Piece, deliver, written
+from dragoman.mock.answers.delivery import Delivery, TimedBytes, deliver, written
 from dragoman.mock.answers.response import answer_to
 from dragoman.mock.answers.signatures import MESSAGES, RESPONSES
 from dragoman.mock.reasoning import finished, thinks
@@ -23,14 +23,14 @@ from dragoman.wire.json import decode, decode_object
 _LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class MockTurn(Struct, frozen=True, kw_only=True):
     """An answer: `body` is the whole of it, however much of that is sent."""
 
     delivery: Delivery
     body: JsonObject
 
 
-def turn_of(play: Play, request: Request, mint: Mint) -> Turn | Failure:
+def turn_of(play: Play, request: Request, mint: Mint) -> MockTurn | Failure:
     """The answer that a request gets."""
     if play.failure is not None:
         return play.failure
@@ -41,14 +41,14 @@ def turn_of(play: Play, request: Request, mint: Mint) -> Turn | Failure:
         return delivery
     delivery = replace(delivery, wait=delivery.wait + play.wait)
     if not delivery.streamed:
-        return Turn(delivery=delivery, body=decode_object(delivery.body))
+        return MockTurn(delivery=delivery, body=decode_object(delivery.body))
     pieces = _with_input_count(delivery.pieces, response)
     last = _last_response(pieces) if request.origin == RESPONSES else None
     body = last if last is not None else decode_object(written(response, request, mint))
-    return Turn(delivery=replace(delivery, pieces=pieces), body=body)
+    return MockTurn(delivery=replace(delivery, pieces=pieces), body=body)
 
 
-def _with_input_count(stream: Iterable[Piece], response: Response) -> list[Piece]:
+def _with_input_count(stream: Iterable[TimedBytes], response: Response) -> list[TimedBytes]:
     """All of a stream; the Messages service has counted its input by the time it begins."""
     pieces = list(stream)
     if response.origin == MESSAGES and response.usage is not None:
@@ -57,7 +57,7 @@ def _with_input_count(stream: Iterable[Piece], response: Response) -> list[Piece
     return pieces
 
 
-def _last_response(pieces: list[Piece]) -> JsonObject | None:
+def _last_response(pieces: list[TimedBytes]) -> JsonObject | None:
     """The response as the last event of its stream tells it, with the ids that the stream gave its items."""
     for _, frames in reversed(pieces):
         for frame in reversed(frames.split(b"\n\n")):

@@ -89,7 +89,7 @@ class UsageReported(Struct, frozen=True):
     usage: Usage
 
 
-class ChoicesTold(Struct, frozen=True):
+class ChoiceReported(Struct, frozen=True):
     """The further choices of an answer that came whole, as its wire has them (`Response.alternatives`)."""
 
     choices: tuple[JsonObject, ...]
@@ -117,7 +117,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Started | PartStarted | PartGrew | PartEnded | UsageReported | ChoicesTold | Stopped | Ended | Failed | Heartbeat
+    Started | PartStarted | PartGrew | PartEnded | UsageReported | ChoiceReported | Stopped | Ended | Failed | Heartbeat
 )
 
 
@@ -139,7 +139,7 @@ ORDERS: dict[tuple[StreamPhase, type], StreamPhase] = {
     (StreamPhase.RUNNING, PartGrew): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, PartEnded): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, UsageReported): StreamPhase.RUNNING,
-    (StreamPhase.RUNNING, ChoicesTold): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, ChoiceReported): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, Heartbeat): StreamPhase.RUNNING,
     (StreamPhase.RUNNING, Stopped): StreamPhase.STOPPED,
     (StreamPhase.RUNNING, Failed): StreamPhase.OVER,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.model.events import (
     ArgumentsDelta,
-    ChoicesTold,
+    ChoiceReported,
     CitationAdded,
     Delta,
     Ended,
@@ -100,7 +100,7 @@ class Fold:
             self._usage = event.usage
         elif isinstance(event, Stopped):
             self._stop = event.stop
-        elif isinstance(event, ChoicesTold):
+        elif isinstance(event, ChoiceReported):
             self._alternatives = event.choices
         elif isinstance(event, Failed):
             self.failure = event.failure
@@ -140,7 +140,7 @@ def unfold(response: Response) -> Iterator[Event]:
     """Tell a whole answer as a stream, one delta per part."""
     yield Started(id=response.id, model=response.model, created=response.created)
     if response.alternatives:
-        yield ChoicesTold(response.alternatives)
+        yield ChoiceReported(response.alternatives)
     for index, part in enumerate(response.parts):
         yield from _unfold_part(index, part)
     if response.usage is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Signs(Struct, frozen=True, kw_only=True):
+class RequestFeatures(Struct, frozen=True, kw_only=True):
     """What a request has in it; nothing of what it says."""
 
     tools: bool = False
@@ -25,7 +25,7 @@ class Signs(Struct, frozen=True, kw_only=True):
     tier: str = ""
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+class ConversationStart(Struct, frozen=True, kw_only=True):
     """How a conversation began, and what its client calls it: the same in each of its requests."""
 
     # The key of the provider's cache, if the client says one.

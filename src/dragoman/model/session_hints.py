@@ -19,7 +19,7 @@ class Insertions(Struct, frozen=True, kw_only=True):
     acknowledged: str = ""
 
 
-class Sought(Struct, frozen=True, kw_only=True):
+class HintQuery(Struct, frozen=True, kw_only=True):
     """What is looked for in a request."""
 
     # What digests are keyed with.
@@ -33,7 +33,7 @@ class Sought(Struct, frozen=True, kw_only=True):
     insertions: Insertions = Insertions()
 
 
-class Speech(Struct, frozen=True, gc=False):
+class SessionHints(Struct, frozen=True, gc=False):
     """What was found in one request."""
 
     # Characters of instructions, tools, messages; names of telling tools.
@@ -63,4 +63,4 @@ class Speech(Struct, frozen=True, gc=False):
     named: tuple[tuple[str, str], ...] = ()
 
 
-SILENT = Speech()
+SILENT = SessionHints()

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from dragoman.prices.table import (
     EQUALS,
     Dated,
-    Facts,
+    DateRange,
     Ladder,
+    MatchRule,
+    ModelPricing,
+    PriceBookTable,
+    PricedModel,
+    PriceTier,
     Rates,
-    Row,
-    Rule,
     Shelf,
-    Step,
-    Table,
-    When,
     own_table,
     read_facts,
     read_shelf,
@@ -94,18 +94,18 @@ class Book:
     """A table with overrides. It is read when it is first asked, and remembers what it was asked for."""
 
     def __init__(
-        self, source: Callable[[], Table] = own_table, overrides: Mapping[str, Override] | None = None
+        self, source: Callable[[], PriceBookTable] = own_table, overrides: Mapping[str, Override] | None = None
     ) -> None:
         self._source = source
         self._overrides = dict(overrides or {})
         # The longest beginning of a name decides.
         self._patterns = sorted((key for key in self._overrides if key.endswith("*")), key=len, reverse=True)
-        self._loaded: Table | None = None
+        self._loaded: PriceBookTable | None = None
         self._shelves: dict[str, _Shelf | None] = {}
         self._known: dict[tuple[str, str, str, str], tuple[ModelFacts | None, float, float]] = {}
 
     @property
-    def table(self) -> Table:
+    def table(self) -> PriceBookTable:
         """The table, read with the first question."""
         if self._loaded is None:
             self._loaded = self._source()
@@ -135,7 +135,7 @@ class Book:
                 for row in rows.rows:
                     yield shelf, _facts_at(f"{shelf}/{row.id}", read_facts(row.facts), now)
 
-    def row_of(self, shelf: str, model: str) -> Row | None:
+    def row_of(self, shelf: str, model: str) -> PricedModel | None:
         """What a name means on a shelf of the table, whatever else is sold there."""
         rows = self._shelf(shelf)
         return rows.row_of(model.lower()) if rows is not None else None
@@ -212,7 +212,7 @@ class _Shelf:
                 else:
                     self._rules.append((place, _matcher(rule)))
 
-    def row_of(self, model: str) -> Row | None:
+    def row_of(self, model: str) -> PricedModel | None:
         """The first model that a name in lower case means."""
         first = self._exact.get(model, len(self.rows))
         for place, matches in self._rules:
@@ -223,7 +223,7 @@ class _Shelf:
         return self.rows[first] if first < len(self.rows) else None
 
 
-def _matcher(rule: Rule) -> Callable[[str], bool]:
+def _matcher(rule: MatchRule) -> Callable[[str], bool]:
     if not isinstance(rule, str):
         parts = [_matcher(part) for part in rule]
         return lambda name: all(matches(name) for matches in parts)
@@ -256,7 +256,7 @@ def _spellings(shelf: str, model: str) -> Iterator[str]:
             yield model.rpartition("/")[2]
 
 
-def _facts_at(entry: str, facts: Facts, now: float) -> ModelFacts:
+def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
     """What holds at a time, and for how long."""
     since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
     standard = _holding(facts.prices, now)
@@ -285,7 +285,7 @@ def _holding(prices: tuple[Dated, ...], now: float) -> Ladder | None:
     return prices[0].ladder if prices else None
 
 
-def _holds(when: When, now: float) -> bool:
+def _holds(when: DateRange, now: float) -> bool:
     if when is None:
         return True
     if isinstance(when, int):
@@ -295,7 +295,7 @@ def _holds(when: When, now: float) -> bool:
     return start <= minute < end if start <= end else minute >= start or minute < end
 
 
-def _span(whens: Iterable[When], now: float) -> tuple[float, float]:
+def _span(whens: Iterable[DateRange], now: float) -> tuple[float, float]:
     """The time around a moment in which nothing changes."""
     since, until = -_ALWAYS, _ALWAYS
     midnight = now - now % _DAY
@@ -320,7 +320,7 @@ def overlay(below: Ladder, above: Ladder) -> Ladder:
     return Ladder(
         base=_over(below.base, above.base),
         steps=tuple(
-            Step(above=threshold, rates=_over(below.rates_for(threshold + 1), above.rates_for(threshold + 1)))
+            PriceTier(above=threshold, rates=_over(below.rates_for(threshold + 1), above.rates_for(threshold + 1)))
             for threshold in thresholds
         ),
     )

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dragoman.prices.book import Book
-from dragoman.prices.table import Facts, Ladder, Rates, Table, read_facts, read_shelf
+from dragoman.prices.table import Ladder, ModelPricing, PriceBookTable, Rates, read_facts, read_shelf
 
 # A price that falls below this part of itself, or rises above this many times itself, is asked about.
 _STEEP = 10
@@ -67,7 +67,7 @@ class Changes(Struct, frozen=True, kw_only=True):
         return tuple(change for change in self.rates if change.is_steep)
 
 
-def compare(before: Table, after: Table) -> Changes:
+def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
     """What would change for whoever uses `before`."""
     old, new = dict(_entries(before)), dict(_entries(after))
     book = Book(lambda: after)
@@ -83,7 +83,7 @@ def compare(before: Table, after: Table) -> Changes:
     )
 
 
-def _entries(table: Table) -> Iterator[tuple[tuple[str, str], Facts]]:
+def _entries(table: PriceBookTable) -> Iterator[tuple[tuple[str, str], ModelPricing]]:
     """Every model as it is found by its name; one that nobody finds is none."""
     book = Book(lambda: table)
     for shelf, raw in table.providers.items():
@@ -93,7 +93,7 @@ def _entries(table: Table) -> Iterator[tuple[tuple[str, str], Facts]]:
                 yield (shelf, row.id), read_facts(found.facts)
 
 
-def _differences(entry: str, before: Facts, after: Facts) -> Iterator[Change]:
+def _differences(entry: str, before: ModelPricing, after: ModelPricing) -> Iterator[Change]:
     old, new = _ladders(before), _ladders(after)
     every = list(_changes(entry, "", chain(*old.values()), chain(*new.values())))
     yield from every
@@ -111,7 +111,7 @@ def _changes(entry: str, tier: str, before: Iterable[Ladder], after: Iterable[La
             yield Change(entry=entry, member=member, before=old.get(member), after=new.get(member), tier=tier)
 
 
-def _ladders(facts: Facts) -> dict[str, list[Ladder]]:
+def _ladders(facts: ModelPricing) -> dict[str, list[Ladder]]:
     """The rates of each tier, those of all days."""
     found = {_STANDARD: [dated.ladder for dated in facts.prices]}
     for variant in facts.variants:

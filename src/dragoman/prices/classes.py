@@ -32,7 +32,7 @@ _MOST_RUNS = 1000
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
 
-class Tokens(Struct, frozen=True):
+class TokenClasses(Struct, frozen=True):
     """Disjoint counts; `thinking` alone is of the output, since most pay no price of its own for it."""
 
     input: int = 0
@@ -58,14 +58,14 @@ class Tokens(Struct, frozen=True):
 _WRITTEN = "cache_write"
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class BilledRun(Struct, frozen=True, kw_only=True):
     """What ran beside an answer and is not in its totals; `model` is "" for the answer's own."""
 
     model: str
-    tokens: Tokens
+    tokens: TokenClasses
 
 
-def tokens_of(usage: Usage) -> Tokens:
+def tokens_of(usage: Usage) -> TokenClasses:
     """The classes of an answer's totals."""
     read, written, output = usage.cache_read or 0, usage.cache_write or 0, usage.output
     plain = usage.input - read - written
@@ -77,13 +77,13 @@ def tokens_of(usage: Usage) -> Tokens:
         thinking = output
     if extras is None or not tells_more(extras.fields):
         # As nearly all are, and each is counted while others wait.
-        return Tokens(plain, read, written, 0, output, thinking, searches)
+        return TokenClasses(plain, read, written, 0, output, thinking, searches)
     fields = extras.fields
     hour, written, others = _lifetimes(fields, written)
     if not _DETAILS.isdisjoint(fields):
         others |= {f"input_{kind}": count for kind, count in _counts(fields, _INPUT_DETAILS)}
         others |= {f"output_{kind}": count for kind, count in _counts(fields, _OUTPUT_DETAILS)}
-    return Tokens(plain, read, written, hour, output, thinking, searches, others=others)
+    return TokenClasses(plain, read, written, hour, output, thinking, searches, others=others)
 
 
 # Where half an hour is what is usual, the book's price of written tokens is the price of this:
@@ -187,11 +187,11 @@ def has_too_many_runs(usage: Usage) -> bool:
     return isinstance(steps, list) and len(steps) > _MOST_RUNS
 
 
-def runs_of(usage: Usage) -> Iterator[Run]:
+def runs_of(usage: Usage) -> Iterator[BilledRun]:
     """What ran beside the answer: compactions and advisers. Turns of the answer itself are in its totals."""
     for step in _iterations(usage):
         if step.get("type") in ("compaction", "advisor_message"):
-            yield Run(model=next(_texts(step.get("model")), ""), tokens=_step(step))
+            yield BilledRun(model=next(_texts(step.get("model")), ""), tokens=_step(step))
 
 
 def server_of(usage: Usage) -> str:
@@ -210,9 +210,9 @@ def _iterations(usage: Usage) -> Iterator[JsonObject]:
                 yield step
 
 
-def _step(step: JsonObject) -> Tokens:
+def _step(step: JsonObject) -> TokenClasses:
     hour, written, _ = _lifetimes(step, _count(step, "cache_creation_input_tokens"))
-    return Tokens(
+    return TokenClasses(
         input=_count(step, "input_tokens"),
         cache_read=_count(step, "cache_read_input_tokens"),
         cache_write=written,

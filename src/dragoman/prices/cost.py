@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.model.response import Usage
 from dragoman.prices.book import ModelFacts
-from dragoman.prices.classes import STANDARD, Tokens, has_runs, runs_of, server_of, tier_of, tokens_of
+from dragoman.prices.classes import STANDARD, TokenClasses, has_runs, runs_of, server_of, tier_of, tokens_of
 from dragoman.prices.table import Ladder
 
 _PICO = 1000
@@ -91,10 +91,10 @@ def estimate(
         tier = STANDARD
     rates = facts.rates if facts is not None else None
     cached = min(cached_tokens, input_tokens) if rates is not None and rates.cache_read is not None else 0
-    return price(facts, Tokens(input=input_tokens - cached, cache_read=cached, output=output_tokens), tier)
+    return price(facts, TokenClasses(input=input_tokens - cached, cache_read=cached, output=output_tokens), tier)
 
 
-def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:
+def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
     """What classes of tokens cost."""
     if facts is None or facts.standard is None:
         return _unpriced(facts, tier, "model")

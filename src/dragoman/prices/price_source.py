@@ -14,7 +14,18 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.prices.table import CONTAINS, DEAREST, ENDS, EQUALS, FORMAT, REGEX, STARTS, Rates, Table, read_table
+from dragoman.prices.table import (
+    CONTAINS,
+    DEAREST,
+    ENDS,
+    EQUALS,
+    FORMAT,
+    REGEX,
+    STARTS,
+    PriceBookTable,
+    Rates,
+    read_table,
+)
 
 SOURCE = "genai-prices"
 # Pico-dollars per token in a dollar for a million of them, and per piece in a dollar for a thousand.
@@ -52,7 +63,7 @@ class Clause(Struct, frozen=True, kw_only=True):
     every: tuple[Clause, ...] | None = msgspec.field(default=None, name="and")
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class SourceTier(Struct, frozen=True, kw_only=True):
     """Another price for requests with more input."""
 
     start: int
@@ -63,7 +74,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     """A price that depends on the length of the input."""
 
     base: Decimal
-    tiers: tuple[Step, ...]
+    tiers: tuple[SourceTier, ...]
 
 
 Prices = Mapping[str, Decimal | Steps | None]
@@ -84,7 +95,7 @@ class Conditional(Struct, frozen=True, kw_only=True):
     constraint: Constraint | None = None
 
 
-class Variant(Struct, frozen=True, kw_only=True):
+class SourceVariant(Struct, frozen=True, kw_only=True):
     """What is charged otherwise for requests of a kind."""
 
     when: Mapping[str, str]
@@ -92,48 +103,48 @@ class Variant(Struct, frozen=True, kw_only=True):
     constraint: Constraint | None = None
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class SourceModel(Struct, frozen=True, kw_only=True):
     """One model. What else is told of it is not read."""
 
     id: str
     match: Clause
     prices: Prices | tuple[Conditional, ...] = ()
     context_window: int | None = None
-    price_variants: tuple[Variant, ...] | None = None
+    price_variants: tuple[SourceVariant, ...] | None = None
 
 
-class Provider(Struct, frozen=True, kw_only=True):
+class SourceProvider(Struct, frozen=True, kw_only=True):
     """One provider."""
 
     id: str
-    models: tuple[Model, ...] = ()
+    models: tuple[SourceModel, ...] = ()
     fallback_model_providers: tuple[str, ...] | None = None
 
 
-def read_upstream(data: bytes, version: str, taken: str) -> Table:
+def read_upstream(data: bytes, version: str, taken: str) -> PriceBookTable:
     """A table of what is published; an error says what is wrong with it."""
     try:
-        providers = msgspec.json.decode(data, type=tuple[Provider, ...])
+        providers = msgspec.json.decode(data, type=tuple[SourceProvider, ...])
         return compile_table(providers, version, taken)
     except (msgspec.MsgspecError, ValueError) as error:
         raise DragomanError(f"is no collection of prices: {error}") from None
 
 
-def compile_table(providers: Iterable[Provider], version: str, taken: str) -> Table:
+def compile_table(providers: Iterable[SourceProvider], version: str, taken: str) -> PriceBookTable:
     """The table of a collection: the same collection makes the same bytes."""
     shelves = {provider.id: _shelf(provider) for provider in providers}
     book = {"format": FORMAT, "source": SOURCE, "version": version, "taken": taken, "providers": shelves}
     return read_table(msgspec.json.encode(book))
 
 
-def _shelf(provider: Provider) -> dict[str, object]:
+def _shelf(provider: SourceProvider) -> dict[str, object]:
     shelf: dict[str, object] = {"models": [_row(model) for model in provider.models]}
     if provider.fallback_model_providers:
         shelf["fallback"] = list(provider.fallback_model_providers)
     return shelf
 
 
-def _row(model: Model) -> list[object]:
+def _row(model: SourceModel) -> list[object]:
     rules = [rule[0] if len(rule) == 1 else rule for rule in _alternatives(model.match)]
     if len(rules) > _MOST_RULES:
         raise ValueError(f"{model.id} is matched by too many rules")

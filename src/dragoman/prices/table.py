@@ -24,34 +24,34 @@ _LARGEST = 10**9
 _LAST_DAY = 10**5
 _MINUTES = 24 * 60
 
-Amount: TypeAlias = Annotated[int, Meta(ge=0, le=DEAREST)]
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
+PriceAmount: TypeAlias = Annotated[int, Meta(ge=0, le=DEAREST)]
+TokenLimit: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
 # From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
-When: TypeAlias = int | tuple[int, int] | None
+DateRange: TypeAlias = int | tuple[int, int] | None
 # How a name is matched: its first letter says how, see `_matcher` of `book.py`. Of several in a tuple all must hold.
-Rule: TypeAlias = str | tuple[str, ...]
+MatchRule: TypeAlias = str | tuple[str, ...]
 
 
 class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """Pico-dollars for one token of each class, for one search and for one request; None is not known, 0 is free."""
 
-    input: Amount | None = None
-    output: Amount | None = None
-    cache_read: Amount | None = None
+    input: PriceAmount | None = None
+    output: PriceAmount | None = None
+    cache_read: PriceAmount | None = None
     # For five minutes, or for as long as is usual where there is no choice.
-    cache_write: Amount | None = None
-    cache_write_1h: Amount | None = None
+    cache_write: PriceAmount | None = None
+    cache_write_1h: PriceAmount | None = None
     # Where thinking costs other than what else is said; None is the rate of the output.
-    thinking: Amount | None = None
-    search: Amount | None = None
+    thinking: PriceAmount | None = None
+    search: PriceAmount | None = None
     # None is that nobody asks for such a fee.
-    request: Amount | None = None
+    request: PriceAmount | None = None
 
 
-class Step(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class PriceTier(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """The rates of a whole request whose input, cache included, is more than so many tokens."""
 
-    above: Count
+    above: TokenLimit
     rates: Rates
 
 
@@ -59,7 +59,7 @@ class Ladder(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_
     """Rates by the length of the input; steps rise."""
 
     base: Rates
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PriceTier, ...] = ()
 
     def rates_for(self, input_tokens: int) -> Rates:
         """The rates for a request with so many tokens of input in all."""
@@ -74,45 +74,45 @@ class Ladder(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_
 class Dated(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """What holds at a time; of several that do, the last."""
 
-    when: When
+    when: DateRange
     ladder: Ladder
 
 
-class Variant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """What a service tier changes: the rates that are there replace the standard ones; of several, the first."""
 
     tier: str
-    when: When
+    when: DateRange
     ladder: Ladder
 
 
-class Facts(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class ModelPricing(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """What is known of one model."""
 
-    window: Count | None = None
+    window: TokenLimit | None = None
     prices: tuple[Dated, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[TierVariant, ...] = ()
     # Classes of tokens that have prices of their own which are not in the table (sound, pictures).
     apart: tuple[str, ...] = ()
 
 
-class Row(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class PricedModel(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """One model: its name, the rules by which others are found to mean it, and what is known of it."""
 
     id: str
-    rules: tuple[Rule, ...]
+    rules: tuple[MatchRule, ...]
     facts: Raw
 
 
 class Shelf(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The models of one provider, in the order in which they are tried."""
 
-    models: tuple[Row, ...]
+    models: tuple[PricedModel, ...]
     # Whose models it sells as well, at their standard prices.
     fallback: tuple[str, ...] = ()
 
 
-class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PriceBookTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole book: where it comes from, which version, when it was taken (`YYYY-MM-DD`), and a shelf per provider."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
@@ -127,10 +127,10 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{self.source} {self.version} of {self.taken}"
 
 
-def read_table(data: bytes) -> Table:
+def read_table(data: bytes) -> PriceBookTable:
     """The table that a file holds; shelves are not looked into."""
     try:
-        return msgspec.json.decode(data, type=Table)
+        return msgspec.json.decode(data, type=PriceBookTable)
     except msgspec.MsgspecError as error:
         raise DragomanError(f"is no book of prices: {error}") from None
 
@@ -140,18 +140,18 @@ def read_shelf(raw: Raw) -> Shelf:
     return msgspec.json.decode(raw, type=Shelf)
 
 
-def read_facts(raw: Raw) -> Facts:
+def read_facts(raw: Raw) -> ModelPricing:
     """What is known of a model."""
-    return msgspec.json.decode(raw, type=Facts)
+    return msgspec.json.decode(raw, type=ModelPricing)
 
 
 @cache
-def own_table() -> Table:
+def own_table() -> PriceBookTable:
     """The table of this package."""
     return read_table(files("dragoman.prices").joinpath("table.json").read_bytes())
 
 
-def check_table(table: Table) -> None:
+def check_table(table: PriceBookTable) -> None:
     """Refuse a table that came from elsewhere, unless all of it can be used."""
     for name, raw in table.providers.items():
         try:
@@ -162,7 +162,7 @@ def check_table(table: Table) -> None:
             raise DragomanError(f"is no book of prices: {name}: {error}") from None
 
 
-def _check_row(row: Row) -> None:
+def _check_row(row: PricedModel) -> None:
     facts = read_facts(row.facts)
     for when in (*(dated.when for dated in facts.prices), *(variant.when for variant in facts.variants)):
         if not all(0 <= part <= limit for part, limit in _parts(when)):
@@ -178,7 +178,7 @@ def _check_row(row: Row) -> None:
             raise ValueError(f"{row.id}: a pattern that is not taken from others")
 
 
-def _parts(when: When) -> Iterator[tuple[int, int]]:
+def _parts(when: DateRange) -> Iterator[tuple[int, int]]:
     """The numbers of a time, and how large they may be."""
     if isinstance(when, int):
         yield when, _LAST_DAY
@@ -186,7 +186,7 @@ def _parts(when: When) -> Iterator[tuple[int, int]]:
         yield from ((minute, _MINUTES) for minute in when)
 
 
-def rules_of(rules: tuple[Rule, ...]) -> Iterator[str]:
+def rules_of(rules: tuple[MatchRule, ...]) -> Iterator[str]:
     """Every single rule."""
     for rule in rules:
         if isinstance(rule, str):

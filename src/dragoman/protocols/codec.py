@@ -14,10 +14,10 @@ from dragoman.model.listing import ListedModel
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Request
-from dragoman.model.request_features import Opening, Signs
+from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.response import Response, Usage
-from dragoman.model.session_hints import Sought, Speech
-from dragoman.rules.capabilities import Abilities
+from dragoman.model.session_hints import HintQuery, SessionHints
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.ids import IdRule, object_suffix
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.sse import Frame
@@ -31,10 +31,10 @@ class TargetModel(Struct, frozen=True, kw_only=True):
 
     model: str
     upstream: str
-    abilities: Abilities
+    abilities: Capabilities
 
 
-class Encoded(Struct, frozen=True, kw_only=True):
+class EncodedRequest(Struct, frozen=True, kw_only=True):
     """A request as it goes to the provider.
 
     `table` is how its tools are named there; `stops` are the stop strings left to emulate (S11); `headers` are those
@@ -47,7 +47,7 @@ class Encoded(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class TranslationContext(Struct, frozen=True, kw_only=True):
     """What an answer is read and written against: the client's request and how it was put to the provider.
 
     `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
@@ -115,11 +115,11 @@ class StreamEncoder(Protocol):
 Headers: TypeAlias = Mapping[str, str]
 
 
-class Settling(Protocol):
+class ReasoningRepair(Protocol):
     """Brings a request in line with the reasoning that its turns lack."""
 
     def __call__(
-        self, body: bytes, abilities: Abilities, ledger: Ledger, /, *, demanded: bool = False, whole: bool = False
+        self, body: bytes, abilities: Capabilities, ledger: Ledger, /, *, demanded: bool = False, whole: bool = False
     ) -> bytes:
         """The body, changed if need be.
 
@@ -128,18 +128,18 @@ class Settling(Protocol):
         ...
 
 
-class KeptTurn(Struct, frozen=True, kw_only=True):
+class CachedTurn(Struct, frozen=True, kw_only=True):
     """What is kept of an answer, to be found by the id of its first call; `body` is for `restore` alone to read."""
 
     call_id: str
     body: bytes
 
 
-class KeptTurns(Struct, frozen=True, kw_only=True):
+class TurnRestorer(Struct, frozen=True, kw_only=True):
     """How turns are made whole that clients send back without their reasoning (V4)."""
 
     # What of an answer, told to a client of this protocol, is to be kept; None if nothing needs to be.
-    keep: Callable[[Response, Asked], KeptTurn | None]
+    keep: Callable[[Response, TranslationContext], CachedTurn | None]
     # What is in the body of every request that lacks any, and the calls whose turns it might be completed with.
     sign: bytes
     lacking: Callable[[bytes], list[str]]
@@ -170,7 +170,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     path: str
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
-    encode_request: Callable[[Request, TargetModel, Ledger], Encoded]
+    encode_request: Callable[[Request, TargetModel, Ledger], EncodedRequest]
     # The relay's repairs of a request in its own bytes (mapping.md §1, rule 1): what was minted for another issuer is
     # cut out (a compaction that nobody else can read is refused, V9), and for one retry after a rejected proof all
     # sealed reasoning (V11), None if there is none.
@@ -178,7 +178,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
     # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
     # its provider demanded put in its place; None on wires where nothing is demanded.
-    settle_thinking: Settling | None
+    settle_thinking: ReasoningRepair | None
     # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
     # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
     prove_calls: Callable[[bytes, Ledger], bytes | None] | None
@@ -200,31 +200,31 @@ class Codec(Struct, frozen=True, kw_only=True):
     withhold_usage: Callable[[bytes], bytes]
     # Where a run of whole frames of content ends that begins at a place of a relayed stream: these need not be read.
     plain_end: Callable[[bytes, int], int]
-    decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
-    encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
+    decode_response: Callable[[JsonObject, TranslationContext, Ledger], Response | Failure]
+    encode_response: Callable[[Response, TranslationContext, Mint, Ledger], JsonObject]
     # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
     # tier; what is no count is none.
     usage_of: Callable[[JsonObject], Usage | None]
     # What a request has in it, looked at in its bytes without reading all of it.
-    signs_of: Callable[[bytes], Signs]
+    signs_of: Callable[[bytes], RequestFeatures]
     # Members without which no request refers to what its provider keeps beside responses, as they are written.
     keepsakes: tuple[bytes, ...]
     # By what the conversation of a request is known, from its members, without marks that move from turn to turn.
-    opening_of: Callable[[Mapping[str, Raw]], Opening]
+    opening_of: Callable[[Mapping[str, Raw]], ConversationStart]
     # What a request shows of who is speaking, as far as that is sought.
-    speech_of: Callable[[bytes, Sought], Speech]
+    speech_of: Callable[[bytes, HintQuery], SessionHints]
     # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any
     # wire call them: what they are called in books of prices.
     tiers: Mapping[str, str]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes | JsonObject], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
-    stream_decoder: Callable[[Asked, Mint, Ledger], StreamDecoder]
-    stream_encoder: Callable[[Asked, Mint, Ledger], StreamEncoder]
+    stream_decoder: Callable[[TranslationContext, Mint, Ledger], StreamDecoder]
+    stream_encoder: Callable[[TranslationContext, Mint, Ledger], StreamEncoder]
     # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
     # Turns without the reasoning that their clients do not know; None on wires whose clients send back what they got.
-    kept_turns: KeptTurns | None
+    kept_turns: TurnRestorer | None
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]

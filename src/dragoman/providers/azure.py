@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.providers.http_transport import (
     MESSAGES,
     PATHS,
@@ -46,10 +46,10 @@ _OF_DEPLOYMENTS = frozenset(
 _is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
 
 
-async def call(order: Order) -> Call:
+async def call(order: Order) -> UpstreamRequest:
     """A call to a deployment; it never waits."""
     provider = order.provider
-    return Call(
+    return UpstreamRequest(
         method=order.method,
         url=_address(order),
         headers=headers_of(order, credential(provider, provider.auth or _custom(order.endpoint.protocol), order.key)),

@@ -19,10 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, Unreachable
-from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.credential_cache import Lease
-from dragoman.providers.eventstream import EventStreamReader, Message
+from dragoman.providers.eventstream import EventStreamMessage, EventStreamReader
 from dragoman.providers.http_transport import (
     check_auth,
     check_common,
@@ -75,7 +75,7 @@ class Bedrock:
         self._chain = chain or default_chain
         self._leases: dict[tuple[str, str], Lease[Keys]] = {}
 
-    async def call(self, order: Order) -> Call:
+    async def call(self, order: Order) -> UpstreamRequest:
         """A call, signed; it waits only for credentials that must be fetched."""
         provider = order.provider
         check_path(order, PATHS)
@@ -92,9 +92,10 @@ class Bedrock:
         elif provider.auth != "none":
             keys = parse_keys(provider, order.key) if order.key else await self._found(provider).get()
             headers = replaced(
-                headers, signature(provider, keys, Call(method=order.method, url=url, headers=headers, body=body))
+                headers,
+                signature(provider, keys, UpstreamRequest(method=order.method, url=url, headers=headers, body=body)),
             )
-        return Call(method=order.method, url=url, headers=headers, body=body)
+        return UpstreamRequest(method=order.method, url=url, headers=headers, body=body)
 
     def _found(self, provider: Provider) -> Lease[Keys]:
         name = (provider.name, provider.options.get("profile", ""))
@@ -162,7 +163,7 @@ def parse_keys(provider: Provider, key: str) -> Keys:
     return Keys(access, secret, token or None)
 
 
-def signature(provider: Provider, keys: Keys, call: Call) -> HeaderList:
+def signature(provider: Provider, keys: Keys, call: UpstreamRequest) -> HeaderList:
     """The headers that sign a call; what a proxy may change on the way is left out of the signature."""
     require_botocore(provider)
     from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # botocore has no types
@@ -293,7 +294,7 @@ class BedrockUnframer:
         return b""
 
 
-def _said(message: Message) -> bytes:
+def _said(message: EventStreamMessage) -> bytes:
     headers = message.headers
     kind = headers.get(":message-type")
     if kind == "event":

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Endpoint
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 
 _FILE = Path(__file__).with_name("catalogue.toml")
 
@@ -56,11 +56,11 @@ class _Facts(Struct, frozen=True, kw_only=True):
     include_usage: str = ""
 
 
-class Listing(_Facts, frozen=True, kw_only=True):
+class CatalogueEntry(_Facts, frozen=True, kw_only=True):
     """One entry of the catalogue. The config makes a `Provider` of it, with a key and what the operator wrote."""
 
     name: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CapabilityRow, ...] = ()
 
     @property
     def upstream(self) -> str:
@@ -84,18 +84,18 @@ class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def catalogue() -> Mapping[str, Listing]:
+def catalogue() -> Mapping[str, CatalogueEntry]:
     """Every provider that is known by name."""
     return MappingProxyType(read(_FILE.read_text(encoding="utf-8")))
 
 
-def aliased(alias: str) -> tuple[Listing, ...]:
+def aliased(alias: str) -> tuple[CatalogueEntry, ...]:
     """The entries that an alias may mean, the likeliest first: the one that has it, then its twins."""
     return _aliases().get(alias, ())
 
 
 @cache
-def _aliases() -> Mapping[str, tuple[Listing, ...]]:
+def _aliases() -> Mapping[str, tuple[CatalogueEntry, ...]]:
     entries = catalogue().values()
     return {
         alias: (entry, *(twin for twin in entries if twin.label == entry.name))
@@ -104,23 +104,23 @@ def _aliases() -> Mapping[str, tuple[Listing, ...]]:
     }
 
 
-def read(text: str) -> dict[str, Listing]:
+def read(text: str) -> dict[str, CatalogueEntry]:
     """The entries of a document, by name; one that breaks the schema raises what tomllib or msgspec says of it."""
     entries = msgspec.convert(tomllib.loads(text), dict[str, _Entry])
     return {name: _listing(name, entry, entries) for name, entry in entries.items()}
 
 
-def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> Listing:
+def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> CatalogueEntry:
     # What is known of its label comes first, so that its own rows have the last word.
     known = entries[entry.label].rows if entry.label in entries and entry.label != name else ()
     facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "rows"}
     if not entry.include_usage and entry.label in entries:
         facts["include_usage"] = entries[entry.label].include_usage
-    return Listing(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
+    return CatalogueEntry(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
 
 
-def _row(table: _RowTable) -> Row:
+def _row(table: _RowTable) -> CapabilityRow:
     changes: JsonObject = {
         ability: JsonList(value) if isinstance(value, list) else value for ability, value in table.changes.items()
     }
-    return Row(protocol=table.protocol, model=table.model, changes=changes, source=table.source)
+    return CapabilityRow(protocol=table.protocol, model=table.model, changes=changes, source=table.source)

@@ -29,7 +29,7 @@ _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _OCTETS, _STRING = 6, 7
 
 
-class Message(Struct, frozen=True, gc=False):
+class EventStreamMessage(Struct, frozen=True, gc=False):
     """One message: its headers, as far as they are text, and its payload."""
 
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ class EventStreamReader:
         self._seen = b""
         self._seen_headers: Mapping[str, str] = {}
 
-    def feed(self, chunk: bytes) -> list[Message]:
+    def feed(self, chunk: bytes) -> list[EventStreamMessage]:
         """Takes the next bytes and returns the messages they complete."""
         if self._broken:
             raise BadAnswer(self._broken)
@@ -63,7 +63,7 @@ class EventStreamReader:
         held += chunk
         if len(held) < self._needed:
             return []
-        messages: list[Message] = []
+        messages: list[EventStreamMessage] = []
         at = 0
         try:
             while end := self._end(at):
@@ -101,7 +101,7 @@ class EventStreamReader:
         self._needed = total if len(held) - at < total else _LEAST
         return at + total if len(held) - at >= total else 0
 
-    def _message(self, frame: bytes) -> Message:
+    def _message(self, frame: bytes) -> EventStreamMessage:
         body = len(frame) - _TRAILER
         if crc32(memoryview(frame)[:body]) != int.from_bytes(frame[body:]):
             raise BadAnswer("The provider's stream has a message that does not match its checksum.")
@@ -110,7 +110,7 @@ class EventStreamReader:
         if raw != self._seen:
             self._seen_headers = read_headers(raw)
             self._seen = raw
-        return Message(self._seen_headers, frame[payload:body])
+        return EventStreamMessage(self._seen_headers, frame[payload:body])
 
 
 def read_headers(raw: bytes) -> dict[str, str]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order, Transport
@@ -46,12 +46,12 @@ _STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-en
 _WHOLE: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
 
 
-async def call(order: Order) -> Call:
+async def call(order: Order) -> UpstreamRequest:
     """A call in the protocol's own custom; it never waits."""
     url, headers = _usual(order) if not order.path and not order.provider.headers else _written(order)
     if order.query:
         url = f"{url}?{order.query}"
-    return Call(order.method, url, headers, order.body)
+    return UpstreamRequest(order.method, url, headers, order.body)
 
 
 def _written(order: Order) -> tuple[str, HeaderList]:

@@ -25,7 +25,7 @@ def digest_of(key: str) -> str:
     return blake2s(key.encode(), digest_size=8).hexdigest()
 
 
-class KeyNotice(Struct, frozen=True, array_like=True):
+class KeyCooldownUpdate(Struct, frozen=True, array_like=True):
     """What one worker tells the others about a key; without a model it is about all of them."""
 
     provider: str
@@ -39,7 +39,7 @@ class KeyNotice(Struct, frozen=True, array_like=True):
     hint: float = 0.0
 
 
-class KeyRests:
+class KeyCooldowns:
     """The rests of one provider's keys, by a clock that only grows and that all workers share."""
 
     __slots__ = ("_dirty", "_found", "_most", "_soonest", "any", "provider")
@@ -48,7 +48,7 @@ class KeyRests:
         self.provider = provider
         self._most = most
         # By key and model.
-        self._found: dict[tuple[str, str], KeyNotice] = {}
+        self._found: dict[tuple[str, str], KeyCooldownUpdate] = {}
         self._dirty: set[tuple[str, str]] = set()
         # When the first of them is over.
         self._soonest = math.inf
@@ -61,7 +61,7 @@ class KeyRests:
         former = self._found.get(place)
         if former is None or until > former.until:
             epoch = 0.0 if former is None else former.epoch
-            self._set(KeyNotice(self.provider, key, model, until, epoch, since, why, hint))
+            self._set(KeyCooldownUpdate(self.provider, key, model, until, epoch, since, why, hint))
             self._dirty.add(place)
 
     def until(self, key: str, model: str) -> float:
@@ -72,7 +72,7 @@ class KeyRests:
         one = found.get((key, model)) if model else None
         return end if one is None else max(end, one.until)
 
-    def resting(self, now: float) -> list[KeyNotice]:
+    def resting(self, now: float) -> list[KeyCooldownUpdate]:
         """The rests that are not over, to be shown."""
         return [notice for notice in self._found.values() if notice.until > now]
 
@@ -96,21 +96,21 @@ class KeyRests:
                 if held.until > now:
                     cleared.add(held.key)
                 epoch = now if now > held.epoch else math.nextafter(held.epoch, math.inf)
-                self._set(KeyNotice(self.provider, *place, 0.0, epoch))
+                self._set(KeyCooldownUpdate(self.provider, *place, 0.0, epoch))
                 self._dirty.add(place)
         return cleared
 
-    def snapshot(self) -> list[KeyNotice]:
+    def snapshot(self) -> list[KeyCooldownUpdate]:
         """All that is known, for a worker that knows nothing, for a later start, or to be shown."""
         return list(self._found.values())
 
-    def news(self) -> list[KeyNotice]:
+    def news(self) -> list[KeyCooldownUpdate]:
         """What the other workers were not told yet."""
         told = [self._found[place] for place in self._dirty if place in self._found]
         self._dirty.clear()
         return told
 
-    def merge(self, notices: Iterable[KeyNotice]) -> None:
+    def merge(self, notices: Iterable[KeyCooldownUpdate]) -> None:
         """Take over what other workers found out about keys of this provider."""
         for notice in notices:
             if notice.provider == self.provider:
@@ -118,7 +118,7 @@ class KeyRests:
                 if _rank(notice) > (_NEVER if former is None else _rank(former)):
                     self._set(notice)
 
-    def _set(self, held: KeyNotice) -> None:
+    def _set(self, held: KeyCooldownUpdate) -> None:
         found, place = self._found, (held.key, held.model)
         if place not in found and len(found) >= self._most:
             nearest = min(found, key=lambda other: found[other].until)
@@ -132,10 +132,10 @@ class KeyRests:
 _NEVER = (0.0, 0.0, 0.0, "", 0.0)
 
 
-def _rank(held: KeyNotice) -> tuple[float, float, float, str, float]:
+def _rank(held: KeyCooldownUpdate) -> tuple[float, float, float, str, float]:
     return (held.epoch, held.until, held.since, held.why, held.hint)
 
 
-def _over(held: KeyNotice) -> float:
+def _over(held: KeyCooldownUpdate) -> float:
     """When nothing need be remembered any more: what was cleared, until no older notice can come."""
     return max(held.until, held.epoch + LONGEST) if held.epoch else held.until

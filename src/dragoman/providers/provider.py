@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 
 _PROTOCOLS = frozenset(codec.name for codec in PROTOCOLS)
 
@@ -37,7 +37,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     # The label that rules know it by (abilities, issuer of reasoning); the name if it has none of its own.
     label: str = ""
     # What its models take where the built-in rules do not know better.
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CapabilityRow, ...] = ()
     # Sent with every call, beside those of the protocol.
     headers: Mapping[str, str] = {}
     # Models to list; None asks the provider.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from dragoman.providers.key_cooldowns import ANY_MODEL, KeyNotice, KeyRests, digest_of
+from dragoman.providers.key_cooldowns import ANY_MODEL, KeyCooldowns, KeyCooldownUpdate, digest_of
 
 
 class Rotation:
@@ -29,7 +29,7 @@ class Rotation:
         self._clock = clock
         self._position = 0 if former is None else _place(former._next_in_turn(), keys)
         # Which keys rest, and until when.
-        self.rests: KeyRests = KeyRests(provider) if former is None else former.rests
+        self.rests: KeyCooldowns = KeyCooldowns(provider) if former is None else former.rests
 
     @property
     def count(self) -> int:
@@ -81,7 +81,7 @@ class Rotation:
             now = self._clock()
             self.rests.rest(self._digests[key], model, now + seconds, since=now, why=why, hint=hint or 0.0)
 
-    def resting(self) -> list[tuple[int, KeyNotice]]:
+    def resting(self) -> list[tuple[int, KeyCooldownUpdate]]:
         """The rests of the keys that are here, each with the place of its key, from 0."""
         if not self.rests.any:
             return []

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.http.upstream_call import Call, HeaderList
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.providers.provider import Endpoint, Provider
 
 
@@ -57,7 +57,7 @@ class Transport(Struct, frozen=True, kw_only=True):
     check: Callable[[Provider], None]
     # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` where `check` would or
     # if there are no credentials, and `Unreachable` if they cannot be fetched now.
-    call: Callable[[Order], Coroutine[None, None, Call]]
+    call: Callable[[Order], Coroutine[None, None, UpstreamRequest]]
     # Other paths that it has; None where any may be asked for.
     paths: frozenset[str] | None = None
     # For streamed answers with a good status, to orders without a path; None where they are server-sent events already.

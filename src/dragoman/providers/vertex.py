@@ -16,7 +16,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, Unreachable
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.providers.credential_cache import Lease
 from dragoman.providers.http_transport import (
     check_auth,
@@ -74,7 +74,7 @@ class Vertex:
         self._granting = granting or google_grants
         self._leases: dict[tuple[str, str], Lease[Grant]] = {}
 
-    async def call(self, order: Order) -> Call:
+    async def call(self, order: Order) -> UpstreamRequest:
         """A call with a token; it waits only for one that must be fetched."""
         provider = order.provider
         check_path(order, PATHS)
@@ -87,7 +87,7 @@ class Vertex:
         body = prediction(order.body, version_in_body(order, _VERSION), keep_model=order.path == _COUNT)
         # Said in the body; the betas stay where they are.
         headers = [pair for pair in headers if pair[0] != b"anthropic-version"]
-        return Call(method=order.method, url=_address(order, grant), headers=headers, body=body)
+        return UpstreamRequest(method=order.method, url=_address(order, grant), headers=headers, body=body)
 
     def _granted(self, provider: Provider) -> Lease[Grant]:
         name = (provider.name, provider.options.get("credentials", ""))

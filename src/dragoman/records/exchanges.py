@@ -13,14 +13,14 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.digest_key import NAME as SECRET
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
-from dragoman.records.journal_entry import Call, Considered, Lost, Money, Tokens, known_cost
-from dragoman.records.rows import Details, details_of
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, LossEntry, Money, TokenCounts, known_cost
+from dragoman.records.rows import RecordDetails, details_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import answer_of
-from dragoman.store.record_queries import RecordQuestions, RecordRow, Wanted
-from dragoman.store.record_tables import AccountTables
-from dragoman.store.session_queries import SessionQuestions
+from dragoman.store.record_queries import RecordQueries, RecordRow, Wanted
+from dragoman.store.record_tables import RecordTables
+from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
 
@@ -34,7 +34,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """One exchange: its row, what else is known of it, and where it belongs; None if that is nowhere."""
 
     row: RecordRow
-    details: Details
+    details: RecordDetails
     session: SessionRow | None = None
     thread: ThreadRow | None = None
 
@@ -44,12 +44,12 @@ class Exchange(Struct, frozen=True, kw_only=True):
         return self.row.time + self.row.took
 
     @property
-    def tokens(self) -> Tokens | None:
+    def tokens(self) -> TokenCounts | None:
         """What it took; None if nobody said and nothing was counted."""
         row = self.row
         if row.input is None and row.output is None:
             return None
-        return Tokens(
+        return TokenCounts(
             row.input or 0,
             row.cache_read or 0,
             row.cache_write or 0,
@@ -73,34 +73,34 @@ def speed_of(output: int, first: int, ended: int) -> float | None:
     return (output - 1) * _MICRO / (ended - first)
 
 
-def fresh_of(tokens: Tokens) -> int:
+def fresh_of(tokens: TokenCounts) -> int:
     """What was read anew: neither from a cache nor written to one; the three of them are the input."""
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
 
-def latest(tables: AccountTables, wanted: Wanted, most: int) -> list[Exchange]:
+def latest(tables: RecordTables, wanted: Wanted, most: int) -> list[Exchange]:
     """The latest exchanges of those that are wanted, in the order in which they began."""
-    return _placed(tables, reversed(RecordQuestions(tables.connection).latest(wanted, most)))
+    return _placed(tables, reversed(RecordQueries(tables.connection).latest(wanted, most)))
 
 
-def newest(tables: AccountTables) -> int:
+def newest(tables: RecordTables) -> int:
     """The number of what was written down last."""
-    return RecordQuestions(tables.connection).newest()
+    return RecordQueries(tables.connection).newest()
 
 
-def after(tables: AccountTables, number: int, wanted: Wanted, most: int) -> list[Exchange]:
+def after(tables: RecordTables, number: int, wanted: Wanted, most: int) -> list[Exchange]:
     """Those that were written down behind a number, in that order."""
-    return _placed(tables, RecordQuestions(tables.connection).after(number, wanted, most))
+    return _placed(tables, RecordQueries(tables.connection).after(number, wanted, most))
 
 
-def find(tables: AccountTables, text: str, folder: Path | None = None) -> Exchange:
+def find(tables: RecordTables, text: str, folder: Path | None = None) -> Exchange:
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
     Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
     one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `folder`
     leads to.
     """
-    questions = RecordQuestions(tables.connection)
+    questions = RecordQueries(tables.connection)
     found: list[RecordRow] = []
     for told in (text, exchange_of(text)):
         times = times_of(told)
@@ -119,7 +119,7 @@ def find(tables: AccountTables, text: str, folder: Path | None = None) -> Exchan
     return _placed(tables, found)[0]
 
 
-def _of_kept_answer(tables: AccountTables, text: str, folder: Path) -> list[RecordRow]:
+def _of_kept_answer(tables: RecordTables, text: str, folder: Path) -> list[RecordRow]:
     """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
     try:
         if not (folder / SECRET).exists():
@@ -127,22 +127,22 @@ def _of_kept_answer(tables: AccountTables, text: str, folder: Path) -> list[Reco
         secret = secret_in(folder)
     except OSError as error:
         raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     for key in questions.with_sessions():
         named = digest(key_of(secret, key), "response", text)
         tips = tables.speakers.tips([answer_of(named)])
         for thread in questions.thread_rows(number for _, number, _, _ in tips).values():
             spoken = Wanted(session=thread.session, thread=thread.id)
-            for row in RecordQuestions(tables.connection).latest(spoken, _ANY):
+            for row in RecordQueries(tables.connection).latest(spoken, _ANY):
                 if details_of(row.details).facts.answer_id == named:
                     return [row]
     return []
 
 
-def _placed(tables: AccountTables, rows: Iterable[RecordRow]) -> list[Exchange]:
+def _placed(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Exchange]:
     """Rows with the sessions and threads that they belong to."""
     rows = list(rows)
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     sessions = questions.of(row.session for row in rows if row.session)
     threads = questions.thread_rows(row.thread for row in rows if row.thread)
     return [
@@ -231,7 +231,7 @@ def instant(micro: int) -> str:
     return f"{format_instant(seconds)[:-1]}.{rest:06d}Z"
 
 
-def _tokens(tokens: Tokens | None) -> JsonObject:
+def _tokens(tokens: TokenCounts | None) -> JsonObject:
     """Counts by the names that usage has; what is fresh, read and written is the input."""
     if tokens is None:
         return dict.fromkeys(_COUNTED)
@@ -287,11 +287,11 @@ def classes_of(money: Money) -> list[tuple[str, int]]:
     ]
 
 
-def _lost(loss: Lost) -> JsonValue:
+def _lost(loss: LossEntry) -> JsonValue:
     return {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
 
 
-def _considered(found: Considered) -> JsonValue:
+def _considered(found: CandidateEntry) -> JsonValue:
     return {
         "target": found.target,
         "why": found.why,
@@ -302,7 +302,7 @@ def _considered(found: Considered) -> JsonValue:
     }
 
 
-def _attempt(call: Call) -> JsonValue:
+def _attempt(call: CallEntry) -> JsonValue:
     tokens, money = call.tokens, call.money
     return {
         "provider": call.provider,

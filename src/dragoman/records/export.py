@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.journal_entry import Money, known_cost
-from dragoman.records.rows import Details, details_of
+from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.exports import Exports
 
 # How a line calls what a row has, in the order in which it is told.
@@ -199,7 +199,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
         try:
             made = details_of(kept).calls
         except (msgspec.DecodeError, msgspec.ValidationError):
-            made = Details().calls
+            made = RecordDetails().calls
         if made:
             yield tuple(
                 CallId(

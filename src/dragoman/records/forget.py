@@ -14,19 +14,19 @@ from msgspec import Struct
 from dragoman.errors import DragomanError, UsageError
 from dragoman.records.journal_directory import ask_to_rotate, begun, folder_of, journals_in
 from dragoman.records.journal_ingest import drain_all
-from dragoman.store.erasure import Amount, Forgetting
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.erasure import ErasureCount, Forgetting
+from dragoman.store.record_tables import RecordTables, open_account_tables
 
 # How long workers are waited for that have a journal, and others that read, in seconds; how often it is looked.
 PATIENCE = 15.0
 _PAUSE, _WAITS = 0.1, 5.0
 
 
-class Whom(Struct, frozen=True, kw_only=True):
+class ErasureScope(Struct, frozen=True, kw_only=True):
     """Who is to be forgotten: a key, or a session by its number; and how much there is of it."""
 
     words: str
-    amount: Amount
+    amount: ErasureCount
     key: str = ""
     session: int = 0
 
@@ -38,14 +38,14 @@ class Forgotten(Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
 
-def find(forgetting: Forgetting, key: str | None, session: str | None) -> Whom:
+def find(forgetting: Forgetting, key: str | None, session: str | None) -> ErasureScope:
     """Who is meant by what was said; an error if nobody is."""
     if session is None:
         if key is None:
             raise UsageError("say whom to forget: --key NAME or --session ID")
         amount = forgetting.amount_of_key(key)
-        if amount != Amount():
-            return Whom(words=f"key {key!r}", amount=amount, key=key)
+        if amount != ErasureCount():
+            return ErasureScope(words=f"key {key!r}", amount=amount, key=key)
         if forgetting.knows_key(key):
             raise DragomanError(f"of the key {key!r} only sums are left, and those stay")
         raise DragomanError(f"nothing is recorded of a key {key!r}")
@@ -58,12 +58,12 @@ def find(forgetting: Forgetting, key: str | None, session: str | None) -> Whom:
         raise DragomanError(f"several keys have a session {session!r}: say which with --key, of {keys}")
     (known,) = found
     words = f"session {known.name!r} of the key {known.key!r}"
-    return Whom(words=words, amount=forgetting.amount_of_session(known.number), session=known.number)
+    return ErasureScope(words=words, amount=forgetting.amount_of_session(known.number), session=known.number)
 
 
 def forget(
     path: str,
-    whom: Whom,
+    whom: ErasureScope,
     *,
     clock: Callable[[], int],
     patience: float | None = None,
@@ -102,7 +102,7 @@ def _remove_journals(path: str, clock: Callable[[], int], patience: float, pause
         pause(_PAUSE)
 
 
-def _remove_rows(tables: AccountTables, whom: Whom, say: Callable[[str], None]) -> int:
+def _remove_rows(tables: RecordTables, whom: ErasureScope, say: Callable[[str], None]) -> int:
     forgetting = Forgetting(tables.connection)
     rows = 0
     if whom.session:

@@ -16,10 +16,10 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import asked_to_rotate, folder_of, journals_in
-from dragoman.records.journal_ingest import Drainer, Told, count_exchanges
+from dragoman.records.journal_ingest import Ingester, Told, count_exchanges
 from dragoman.records.thread_assignment import reclassify
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_account_tables
 
 # How often it looks, in seconds, and how seldom at most while it fails.
 EVERY = 1.0
@@ -37,7 +37,7 @@ _DAY = 86_400_000_000
 _TIP_DAYS = 90.0
 
 
-class Drain:
+class IngestThread:
     """The thread. What it counts may be read at any time: bytes that wait, rows, wrong lines, exchanges that were lost
     with a journal that somebody removed, and how often it failed.
 
@@ -66,8 +66,8 @@ class Drain:
         self._told = told
         self._every = every
         self._clock = clock
-        self._tables: AccountTables | None = None
-        self._drainer: Drainer | None = None
+        self._tables: RecordTables | None = None
+        self._drainer: Ingester | None = None
         # How far `told` has heard of the journals of this worker.
         self._heard: dict[str, int] = {}
         self._orphans = 0
@@ -213,7 +213,7 @@ class Drain:
             if self._stopping.wait(_BETWEEN):
                 return
 
-    def _tidy(self, tables: AccountTables, before: int) -> None:
+    def _tidy(self, tables: RecordTables, before: int) -> None:
         """Class threads anew that older rules have classed, and forget where old histories ended; in small steps."""
         before = max(before, int(self._clock() // 1000 - _TIP_DAYS * _DAY))
         for _ in range(_STEPS):
@@ -225,10 +225,10 @@ class Drain:
         # There is more of it.
         self._retained = 0.0
 
-    def _opened(self) -> Drainer:
+    def _opened(self) -> Ingester:
         if self._drainer is None:
             self._tables = open_account_tables(self._path, patience=_PATIENCE)
-            self._drainer = Drainer(self._tables, self._folder, self._told, self._heard)
+            self._drainer = Ingester(self._tables, self._folder, self._told, self._heard)
             self._drainer.remove_marks(self._clock() // 1000)
         self._drainer.told = self._told
         return self._drainer

@@ -15,13 +15,13 @@ from msgspec import Struct
 from dragoman.records.journal_directory import folder_of, journals_in
 from dragoman.records.journal_reader import read_piece
 from dragoman.store.errors import StoreError
-from dragoman.store.integrity_check import Examination, Mark
-from dragoman.store.record_tables import AccountTables, open_account_tables
+from dragoman.store.integrity_check import Examination, JournalOffset
+from dragoman.store.record_tables import RecordTables, open_account_tables
 
 State = Literal["ok", "note", "wrong"]
 
 
-class Finding(Struct, frozen=True):
+class IntegrityFinding(Struct, frozen=True):
     """What was looked at, how it is, and that in words."""
 
     subject: str
@@ -39,7 +39,7 @@ class _Read(Struct, kw_only=True):
     waiting: int = 0
 
 
-def examine(path: str) -> Iterator[Finding]:
+def examine(path: str) -> Iterator[IntegrityFinding]:
     """Look at everything, one after the other."""
     tables = open_account_tables(path, read_only=True)
     try:
@@ -47,42 +47,46 @@ def examine(path: str) -> Iterator[Finding]:
             yield from _file(tables, path)
             marks = {mark.name: mark for mark in Examination(tables.connection).marks()}
     except StoreError as error:
-        yield Finding("file", "wrong", f"cannot be read on: {error}")
+        yield IntegrityFinding("file", "wrong", f"cannot be read on: {error}")
         return
     finally:
         tables.close()
     yield from _journals(folder_of(path), marks)
 
 
-def _file(tables: AccountTables, path: str) -> Iterator[Finding]:
+def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
     examination = Examination(tables.connection)
     sizes = ", ".join(f"{Path(each).name} {size} bytes" for each, size in _sizes(path))
-    yield Finding("file", "ok", f"version {examination.version()}; {sizes}")
+    yield IntegrityFinding("file", "ok", f"version {examination.version()}; {sizes}")
     problems = examination.problems()
-    yield Finding("integrity", "wrong" if problems else "ok", "; ".join(problems) or "every page and index is whole")
-    yield Finding("tables", "ok", ", ".join(f"{count} {table}" for table, count in examination.counts().items()))
+    yield IntegrityFinding(
+        "integrity", "wrong" if problems else "ok", "; ".join(problems) or "every page and index is whole"
+    )
+    yield IntegrityFinding(
+        "tables", "ok", ", ".join(f"{count} {table}" for table, count in examination.counts().items())
+    )
     agreement = examination.agreement()
     words = f"{agreement.whole} groups of rows come to their sums"
-    yield Finding("rows", "ok", words)
+    yield IntegrityFinding("rows", "ok", words)
     if agreement.wrong:
-        yield Finding("rows", "wrong", f"{agreement.wrong} groups of rows do not come to their sums")
+        yield IntegrityFinding("rows", "wrong", f"{agreement.wrong} groups of rows do not come to their sums")
     if agreement.without_row:
         words = f"{agreement.without_row} exchanges are in sums alone: older than record_days, or forgotten"
-        yield Finding("rows", "note", words)
+        yield IntegrityFinding("rows", "note", words)
     found = False
     for table, count in examination.disagreeing_sums():
         if count:
             found = True
-            yield Finding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
+            yield IntegrityFinding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
     if not found:
-        yield Finding("sums", "ok", "those of threads, sessions, quarters, hours and days come to the same")
+        yield IntegrityFinding("sums", "ok", "those of threads, sessions, quarters, hours and days come to the same")
     found = False
     for words, count in examination.orphans():
         if count:
             found = True
-            yield Finding("references", "wrong", f"{count} {words}")
+            yield IntegrityFinding("references", "wrong", f"{count} {words}")
     if not found:
-        yield Finding("references", "ok", "every session and thread that is referred to is there")
+        yield IntegrityFinding("references", "ok", "every session and thread that is referred to is there")
 
 
 def _sizes(path: str) -> Iterator[tuple[str, int]]:
@@ -93,26 +97,26 @@ def _sizes(path: str) -> Iterator[tuple[str, int]]:
             continue
 
 
-def _journals(folder: Path, marks: Mapping[str, Mark]) -> Iterator[Finding]:
+def _journals(folder: Path, marks: Mapping[str, JournalOffset]) -> Iterator[IntegrityFinding]:
     read = _Read()
     for journal in journals_in(folder):
-        mark = marks.get(journal.name, Mark(journal.name, 0, 0))
+        mark = marks.get(journal.name, JournalOffset(journal.name, 0, 0))
         try:
             yield from _journal(journal, mark, read)
         except FileNotFoundError:
             # Done with, and removed, by a gateway that runs.
             continue
         except OSError as error:
-            yield Finding("journals", "wrong", f"{journal.name}: cannot be read: {error.strerror}")
+            yield IntegrityFinding("journals", "wrong", f"{journal.name}: cannot be read: {error.strerror}")
     gone = [mark for name, mark in marks.items() if not (folder / name).exists()]
     if gone:
         words = f"marks of {len(gone)} that are not there any more, which the next start removes"
-        yield Finding("journals", "note", words)
+        yield IntegrityFinding("journals", "note", words)
     words = f"{read.journals} of {read.size} bytes with {read.entries} exchanges, of which {read.waiting} wait"
-    yield Finding("journals", "ok", words)
+    yield IntegrityFinding("journals", "ok", words)
 
 
-def _journal(journal: Path, mark: Mark, read: _Read) -> Iterator[Finding]:
+def _journal(journal: Path, mark: JournalOffset, read: _Read) -> Iterator[IntegrityFinding]:
     descriptor = os.open(journal, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
@@ -126,10 +130,10 @@ def _journal(journal: Path, mark: Mark, read: _Read) -> Iterator[Finding]:
     read.entries += moved + waiting
     read.waiting += waiting
     if damaged:
-        yield Finding("journals", "wrong", f"{journal.name}: {damaged} lines before right ones cannot be read")
+        yield IntegrityFinding("journals", "wrong", f"{journal.name}: {damaged} lines before right ones cannot be read")
     if at < size:
         words = f"{journal.name}: its last {size - at} bytes are no whole line; they may be being written"
-        yield Finding("journals", "note", words)
+        yield IntegrityFinding("journals", "note", words)
 
 
 def _read(descriptor: int, at: int, until: int | None) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ from zlib import crc32
 import msgspec
 
 from dragoman.records.journal_directory import JOURNAL, make_folder
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_lock import lock_one_that_is_there
 from dragoman.records.sanitize import mended
 
@@ -107,7 +107,7 @@ class Journal:
         """Whether nothing stands in the present file but its first line."""
         return self.size == self._first
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: JournalEntry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
         encoded = _encoded(entry)
         self._open[entry.id] = encoded
@@ -124,7 +124,7 @@ class Journal:
         else:
             self._write_rest(line, written)
 
-    def settle(self, entry: Entry) -> bool:
+    def settle(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
         encoded = _encoded(entry)
@@ -303,7 +303,7 @@ class Journal:
         raise FileExistsError("no name is left for a journal")
 
 
-def _encoded(entry: Entry) -> bytes:
+def _encoded(entry: JournalEntry) -> bytes:
     try:
         return _encode(entry)
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from dragoman.sessions.facts import NOTHING, Facts
+from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
 # What was asked: where models work, how many tokens a request has, which models there are, anything else.
 CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
@@ -20,7 +20,7 @@ OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refus
 _AMOUNTS = 8
 
 
-class Tokens(Struct, frozen=True, array_like=True, gc=False):
+class TokenCounts(Struct, frozen=True, array_like=True, gc=False):
     """Counts; `input` includes what caches had and took (`cache_write` of any lifetime), `output` what was thought."""
 
     input: int = 0
@@ -68,7 +68,7 @@ def known_cost(cost: int, *, unpriced: bool) -> int | None:
     return None if unpriced and not cost else cost
 
 
-class Call(Struct, frozen=True, array_like=True, gc=False):
+class CallEntry(Struct, frozen=True, array_like=True, gc=False):
     """One call to a provider; times are microseconds since the exchange began, 0 if there was none."""
 
     provider: str
@@ -82,12 +82,12 @@ class Call(Struct, frozen=True, array_like=True, gc=False):
     upstream_id: str = ""
     key: int = -1
     maybe_billed: bool = False
-    tokens: Tokens | None = None
+    tokens: TokenCounts | None = None
     estimated: bool = False
     money: Money | None = None
 
 
-class Lost(Struct, frozen=True, array_like=True, gc=False):
+class LossEntry(Struct, frozen=True, array_like=True, gc=False):
     """One line of the ledger: what was lost, how, where."""
 
     feature: str
@@ -95,7 +95,7 @@ class Lost(Struct, frozen=True, array_like=True, gc=False):
     place: str = ""
 
 
-class Considered(Struct, frozen=True, array_like=True, gc=False):
+class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
     """One target that a request might have gone to, as its plan saw it; None is unknown, or what nobody asked for."""
 
     target: str
@@ -109,7 +109,7 @@ class Considered(Struct, frozen=True, array_like=True, gc=False):
     rate: float | None = None
 
 
-class Entry(Struct, frozen=True, array_like=True, gc=False):
+class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     """One exchange, as far as it is known."""
 
     # Who and when: microseconds of the wall's clock at its beginning.
@@ -142,19 +142,19 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     first: int = 0
     took: int = 0
     # All calls together; None where nobody said and nothing was counted.
-    tokens: Tokens | None = None
+    tokens: TokenCounts | None = None
     estimated: bool = False
     money: Money | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CallEntry, ...] = ()
     full: tuple[str, ...] = ()
-    losses: tuple[Lost, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
     upstream_id: str = ""
     response_id: str = ""
     # Bytes of the request, for what crashed before anything was counted.
     size: int = 0
-    facts: Facts = NOTHING
+    facts: ExchangeFacts = NOTHING
     trace: str = ""
     # Whom it might have gone to, where somebody had to be ranked: as they would be tried, then those that were left
     # out; and how many more there were than are told, if any.
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[CandidateEntry, ...] = ()
     considered_more: int | None = None

@@ -16,14 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.records.journal_directory import begun, folder_of, journals_in
-from dragoman.records.journal_entry import CRASHED, Entry, Tokens
+from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
-from dragoman.records.journal_reader import Piece, read_before, read_piece, read_story
+from dragoman.records.journal_reader import JournalSegment, read_before, read_piece, read_story
 from dragoman.records.rows import Batch
 from dragoman.records.sanitize import mended
-from dragoman.records.thread_assignment import NOWHERE, Placed, Placer
+from dragoman.records.thread_assignment import NOWHERE, AssignedThread, ThreadAssigner
 from dragoman.store import MEMORY
-from dragoman.store.record_tables import AccountTables, is_outdated, open_account_tables
+from dragoman.store.record_tables import RecordTables, is_outdated, open_account_tables
 
 # What a token is in bytes of JSON, where nothing was counted.
 _BYTES_OF_A_TOKEN = 4
@@ -33,10 +33,10 @@ _MAY_COME_BACK = 30 * 86_400_000_000
 # So many bytes of a journal are written in one transaction, for which others wait.
 _AT_ONCE = 1024 * 1024
 
-Told = Callable[[Sequence[tuple[Entry, Placed]]], None]
+Told = Callable[[Sequence[tuple[JournalEntry, AssignedThread]]], None]
 
 
-class Drained(Struct, frozen=True, kw_only=True):
+class Ingested(Struct, frozen=True, kw_only=True):
     """What was moved: rows, lines that could not be read, and journals that were done with."""
 
     rows: int = 0
@@ -44,16 +44,16 @@ class Drained(Struct, frozen=True, kw_only=True):
     journals: int = 0
 
 
-def drain_all(path: str, *, now: int) -> Drained:
+def drain_all(path: str, *, now: int) -> Ingested:
     """Move everything into the tables that was written until now (microseconds), whoever wrote it."""
     if path == MEMORY:
-        return Drained()
+        return Ingested()
     folder = folder_of(path)
     if not journals_in(folder) and not is_outdated(path):
-        return Drained()
+        return Ingested()
     tables = open_account_tables(path)
     try:
-        drainer = Drainer(tables, folder)
+        drainer = Ingester(tables, folder)
         drainer.drain_orphans(now)
         # What was written before the question, and no more: somebody may be writing all the time.
         for journal in journals_in(folder):
@@ -63,7 +63,7 @@ def drain_all(path: str, *, now: int) -> Drained:
         tables.close()
 
 
-class Drainer:
+class Ingester:
     """Moves journals of a folder into tables. `told` hears of what was moved, after it is on the disk.
 
     It hears all of the journals that are its worker's own, also what a command has moved that looked at the tables
@@ -71,22 +71,22 @@ class Drainer:
     """
 
     def __init__(
-        self, tables: AccountTables, folder: Path, told: Told | None = None, heard: dict[str, int] | None = None
+        self, tables: RecordTables, folder: Path, told: Told | None = None, heard: dict[str, int] | None = None
     ) -> None:
         self.tables = tables
         self._folder = folder
         self.told = told
         self._heard = {} if heard is None else heard
-        self._placer: Placer | None = None
+        self._placer: ThreadAssigner | None = None
         self._is_careful = False
         self.rows = 0
         self.damaged = 0
         self.journals = 0
 
     @property
-    def drained(self) -> Drained:
+    def drained(self) -> Ingested:
         """What was moved until now."""
-        return Drained(rows=self.rows, damaged=self.damaged, journals=self.journals)
+        return Ingested(rows=self.rows, damaged=self.damaged, journals=self.journals)
 
     def drain(self, journal: Path, *, until: int | None = None) -> int:
         """Move what a journal says; give how far it is in the tables."""
@@ -116,7 +116,7 @@ class Drainer:
                 at = self._drain(descriptor, journal, is_over=True, is_held=True)
             crashed = [] if crashed_by is None else _crashed(descriptor, read_story(descriptor).unsettled, crashed_by)
             # If it comes back, it is only to be removed.
-            if self._write(journal, [Piece(at, size + 1, crashed)], is_held=True):
+            if self._write(journal, [JournalSegment(at, size + 1, crashed)], is_held=True):
                 break
         self._heard.pop(journal.name, None)
         return lost
@@ -189,7 +189,7 @@ class Drainer:
         with self.tables.reading():
             return self.tables.marks.applied(journal.name)
 
-    def _write(self, journal: Path, pieces: Iterable[Piece], is_held: bool = False) -> int:
+    def _write(self, journal: Path, pieces: Iterable[JournalSegment], is_held: bool = False) -> int:
         """One transaction: the rows of pieces that follow one another, the sums, the mark; give where that is then.
 
         0 if it is not where the first one begins: somebody else has moved it, and nothing is written. While the lock of
@@ -197,8 +197,8 @@ class Drainer:
         """
         tables, batch = self.tables, Batch()
         # What it remembers of a transaction that was taken back is wrong.
-        placer, self._placer = self._placer or Placer(tables.speakers), None
-        placed: list[tuple[Entry, Placed]] = []
+        placer, self._placer = self._placer or ThreadAssigner(tables.speakers), None
+        placed: list[tuple[JournalEntry, AssignedThread]] = []
         start, end, damaged, rows = -1, 0, 0, 0
         try:
             with tables.transaction():
@@ -233,7 +233,13 @@ class Drainer:
             self.told(placed)
         return end
 
-    def _take(self, entries: Sequence[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
+    def _take(
+        self,
+        entries: Sequence[JournalEntry],
+        placer: ThreadAssigner,
+        batch: Batch,
+        placed: list[tuple[JournalEntry, AssignedThread]],
+    ) -> None:
         place, add = placer.place, batch.add
         if self._is_careful:
             entries = [mended(entry) for entry in entries]
@@ -260,7 +266,7 @@ class Drainer:
                 # Whoever is done with that one has to see that this one goes on with it.
                 return False
             rows = [] if self._goes_on(journal) else _crashed(descriptor, story.unsettled, now)
-            if not self._write(journal, [Piece(applied, size + 1, rows)]):
+            if not self._write(journal, [JournalSegment(applied, size + 1, rows)]):
                 return False
         journal.unlink(missing_ok=True)
         self._heard.pop(journal.name, None)
@@ -295,7 +301,7 @@ def count_exchanges(descriptor: int, start: int) -> int:
     return found
 
 
-def _pieces(first: Piece, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[Piece]:
+def _pieces(first: JournalSegment, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[JournalSegment]:
     """A piece and those that follow it, as many as are written at once."""
     piece = first
     while piece.end > piece.start:
@@ -309,15 +315,15 @@ class _Elsewhere(Exception):
     """A mark is not where a piece begins."""
 
 
-def _crashed(descriptor: int, unsettled: Sequence[Entry], now: int) -> list[Entry]:
+def _crashed(descriptor: int, unsettled: Sequence[JournalEntry], now: int) -> list[JournalEntry]:
     """What was not settled in a journal; nothing is known of it after the last line."""
     ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
     return [crashed_entry(entry, ended) for entry in unsettled]
 
 
-def crashed_entry(entry: Entry, ended: int) -> Entry:
+def crashed_entry(entry: JournalEntry, ended: int) -> JournalEntry:
     """What is known of an exchange whose worker was gone before it was settled: what it was asked, about."""
-    tokens = Tokens(input=entry.size // _BYTES_OF_A_TOKEN) if entry.size and entry.tokens is None else entry.tokens
+    tokens = TokenCounts(input=entry.size // _BYTES_OF_A_TOKEN) if entry.size and entry.tokens is None else entry.tokens
     return replace(
         entry,
         outcome=CRASHED,

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 
 # So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
 # others in between, as writing them does; more where a line is longer, or where nothing in it is right.
@@ -22,27 +22,27 @@ _UNREAD = (_OPEN, _BEGUN)
 # taken up, in seconds.
 _BREATH = 0.00005
 
-_decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[Entry, ...]]).decode
+_decode_entry = msgspec.json.Decoder(JournalEntry).decode
+_decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[JournalEntry, ...]]).decode
 
 
-class Piece(NamedTuple):
+class JournalSegment(NamedTuple):
     """What stands between two places of a journal: settled exchanges, and how many lines there are wrong."""
 
     start: int
     end: int
-    entries: list[Entry]
+    entries: list[JournalEntry]
     damaged: int = 0
 
 
-class Story(NamedTuple):
+class JournalContents(NamedTuple):
     """A journal as a whole: which one it follows, and what was opened in it and not settled."""
 
     before: str
-    unsettled: list[Entry]
+    unsettled: list[JournalEntry]
 
 
-def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> Piece:
+def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
     """Read on from a place, up to another one if given; the piece is empty where nothing whole follows.
 
     Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
@@ -58,9 +58,9 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
         size *= 4
 
 
-def _right_piece(data: bytes, start: int) -> Piece | None:
+def _right_piece(data: bytes, start: int) -> JournalSegment | None:
     """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     at = 0
     try:
         while (end := data.find(b"\n", at)) >= 0:
@@ -74,11 +74,11 @@ def _right_piece(data: bytes, start: int) -> Piece | None:
             at = end + 1
     except (msgspec.ValidationError, msgspec.DecodeError):
         return None
-    return Piece(start, start + at, entries)
+    return JournalSegment(start, start + at, entries)
 
 
-def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> Piece:
-    entries: list[Entry] = []
+def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> JournalSegment:
+    entries: list[JournalEntry] = []
     end, damaged, wrong, wrong_end = start, 0, 0, start
     for line, at in _lines(data, start):
         if not _is_right(line):
@@ -96,13 +96,13 @@ def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> Piece:
             damaged += 1
     if is_over and wrong:
         damaged, end = damaged + wrong, wrong_end
-    return Piece(start, end, entries, damaged)
+    return JournalSegment(start, end, entries, damaged)
 
 
-def read_story(descriptor: int) -> Story:
+def read_story(descriptor: int) -> JournalContents:
     """Look a journal through that nobody writes any more."""
     before = ""
-    found: dict[str, Entry] = {}
+    found: dict[str, JournalEntry] = {}
     for line in _right_lines(descriptor):
         try:
             if line.startswith(_OPEN, 9):
@@ -115,7 +115,7 @@ def read_story(descriptor: int) -> Story:
                 found.update((entry.id, entry) for entry in carried)
         except (msgspec.ValidationError, msgspec.DecodeError):
             continue
-    return Story(before, list(found.values()))
+    return JournalContents(before, list(found.values()))
 
 
 def read_before(descriptor: int) -> str | None:
@@ -153,22 +153,22 @@ def _is_right(line: bytes) -> bool:
     return line[:9] == b"%08x " % crc32(line[9:]) and len(line) > 9
 
 
-class News(NamedTuple):
+class JournalUpdate(NamedTuple):
     """What was written behind a place, up to another: what was opened and not settled there, and ids that were settled
     and not opened there, but before or in the journal before."""
 
     end: int
-    opened: dict[str, Entry]
+    opened: dict[str, JournalEntry]
     settled: list[str]
 
 
-def read_news(descriptor: int, start: int) -> News:
+def read_news(descriptor: int, start: int) -> JournalUpdate:
     """Read on from a place of a journal that is being written; nothing of it is kept that was settled meanwhile."""
     size = _PIECE
     while True:
         data = os.pread(descriptor, size, start)
         lines: dict[str, bytes] = {}
-        carried: dict[str, Entry] = {}
+        carried: dict[str, JournalEntry] = {}
         settled: list[str] = []
         end = start
         for line, at in _lines(data, start):
@@ -193,7 +193,7 @@ def read_news(descriptor: int, start: int) -> News:
             except (msgspec.ValidationError, msgspec.DecodeError):
                 # It was written by a release that says things otherwise.
                 continue
-        return News(end, carried, settled)
+        return JournalUpdate(end, carried, settled)
 
 
 def _id_in(line: bytes, at: int) -> str:
@@ -201,7 +201,7 @@ def _id_in(line: bytes, at: int) -> str:
     return line[at + 2 : line.find(b'"', at + 2)].decode("ascii", "replace")
 
 
-def _carried(line: bytes) -> tuple[Entry, ...]:
+def _carried(line: bytes) -> tuple[JournalEntry, ...]:
     try:
         return _decode_begun(memoryview(line)[9:])[3]
     except (msgspec.ValidationError, msgspec.DecodeError):

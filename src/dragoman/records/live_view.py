@@ -13,12 +13,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.records.journal_directory import folder_of, journals_in
-from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, Entry
-from dragoman.records.journal_reader import News, read_news
-from dragoman.records.thread_status import Opened, Standing, standing_of
-from dragoman.store.record_queries import WRONG, RecordQuestions, RecordRow, Wanted
-from dragoman.store.record_tables import AccountTables
-from dragoman.store.session_queries import Figures, LastExchange, SessionQuestions
+from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
+from dragoman.records.journal_reader import JournalUpdate, read_news
+from dragoman.records.thread_status import Opened, ThreadStatus, standing_of
+from dragoman.store.record_queries import WRONG, RecordQueries, RecordRow, Wanted
+from dragoman.store.record_tables import RecordTables
+from dragoman.store.session_queries import LastExchange, SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
 MINUTE = 60_000_000
@@ -35,14 +35,14 @@ class OpenExchanges:
         self._folder = folder_of(path)
         self._followed: dict[str, _Followed] = {}
 
-    def look(self) -> list[Entry]:
+    def look(self) -> list[JournalEntry]:
         """What is open now, in the order in which it began."""
         journals = journals_in(self._folder)
         names = {journal.name for journal in journals}
         self._followed = {name: each for name, each in self._followed.items() if name in names}
         for journal in journals:
             self._followed.setdefault(journal.name, _Followed()).read_on(journal)
-        opened: dict[str, Entry] = {}
+        opened: dict[str, JournalEntry] = {}
         for each in self._followed.values():
             opened.update(each.opened)
         # What a journal carried over may be settled in the next one.
@@ -59,7 +59,7 @@ class _Followed:
 
     def __init__(self) -> None:
         self._at = 0
-        self.opened: dict[str, Entry] = {}
+        self.opened: dict[str, JournalEntry] = {}
         # Of those that were opened before they were read of: maybe in a journal before this one.
         self.settled: set[str] = set()
 
@@ -80,7 +80,7 @@ class _Followed:
         finally:
             os.close(descriptor)
 
-    def _take(self, news: News) -> None:
+    def _take(self, news: JournalUpdate) -> None:
         self.opened.update(news.opened)
         for name in news.settled:
             self.opened.pop(name, None)
@@ -94,9 +94,9 @@ class SessionPlace(Struct, frozen=True):
     thread: ThreadRow | None = None
 
 
-def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, SessionPlace]:
+def places_of(tables: RecordTables, opened: Iterable[JournalEntry]) -> dict[str, SessionPlace]:
     """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     # Many are open in few sessions.
     sessions: dict[tuple[str, str], SessionRow | None] = {}
     threads: dict[int, list[ThreadRow]] = {}
@@ -126,7 +126,7 @@ def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, Sessi
 
 
 def latest_by(
-    opened: Iterable[Entry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
+    opened: Iterable[JournalEntry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
 ) -> dict[int, int]:
     """When the latest open exchange began, by the number of a session or a thread; 0 is none."""
     found: dict[int, int] = {}
@@ -137,7 +137,7 @@ def latest_by(
     return found
 
 
-def opened_now(tables: AccountTables, path: str) -> Opened:
+def opened_now(tables: RecordTables, path: str) -> Opened:
     """Where something is open, and since when."""
     entries = OpenExchanges(path).look()
     places = places_of(tables, entries)
@@ -163,9 +163,9 @@ class LastMinute:
         self._rows: list[RecordRow] = []
         self._number: int | None = None
 
-    def look(self, tables: AccountTables, now: int) -> list[RecordRow]:
+    def look(self, tables: RecordTables, now: int) -> list[RecordRow]:
         """Those that were settled in the minute before now, as far as they are in the file."""
-        questions = RecordQuestions(tables.connection)
+        questions = RecordQueries(tables.connection)
         if self._number is None:
             self._number = questions.newest()
             self._rows.extend(reversed(questions.latest(Wanted(since=now - _LOOKED_BACK), _AT_ONCE)))
@@ -176,7 +176,7 @@ class LastMinute:
         return self._rows
 
 
-class Doing(Struct, frozen=True, kw_only=True):
+class Activity(Struct, frozen=True, kw_only=True):
     """Who does something: a thread, or a model that is asked; how much is open, and what the last minute came to."""
 
     key: str
@@ -184,21 +184,21 @@ class Doing(Struct, frozen=True, kw_only=True):
     asked: str
     target: str
     place: SessionPlace
-    standing: Standing
+    standing: ThreadStatus
     opened: int
-    figures: Figures
+    figures: SessionFigures
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class LiveSnapshot(Struct, frozen=True, kw_only=True):
     """All that goes on at a moment: what is open first, then what cost most."""
 
     now: int
     opened: int
-    doings: tuple[Doing, ...]
-    total: Figures
+    doings: tuple[Activity, ...]
+    total: SessionFigures
 
 
-class Watch:
+class LiveView:
     """Looks at what goes on, again and again: by thread, or by model."""
 
     def __init__(self, path: str, *, by_model: bool = False) -> None:
@@ -206,12 +206,12 @@ class Watch:
         self._minute = LastMinute()
         self._by_model = by_model
 
-    def look(self, tables: AccountTables, now: int) -> Present:
+    def look(self, tables: RecordTables, now: int) -> LiveSnapshot:
         """What goes on now."""
         opened = self._opened.look()
         rows = self._minute.look(tables, now)
         places = places_of(tables, opened)
-        questions = SessionQuestions(tables.connection)
+        questions = SessionQueries(tables.connection)
         sessions = questions.of(row.session for row in rows)
         threads = questions.thread_rows(row.thread for row in rows)
         groups: dict[Hashable, _Group] = {}
@@ -225,10 +225,10 @@ class Watch:
         doings.sort(
             key=lambda doing: (-doing.opened, -doing.figures.cost, -doing.figures.requests, -doing.standing.since)
         )
-        total = sum((doing.figures for doing in doings), Figures())
-        return Present(now=now, opened=len(opened), doings=tuple(doings), total=total)
+        total = sum((doing.figures for doing in doings), SessionFigures())
+        return LiveSnapshot(now=now, opened=len(opened), doings=tuple(doings), total=total)
 
-    def _group(self, of: RecordRow | Entry, place: SessionPlace) -> Hashable:
+    def _group(self, of: RecordRow | JournalEntry, place: SessionPlace) -> Hashable:
         if self._by_model:
             return of.asked, of.provider, of.model
         return of.key, session_number(place), thread_number(place), "" if place.session else of.client
@@ -239,10 +239,10 @@ class _Group:
 
     __slots__ = ("_figures", "_last", "_latest", "_of", "_opened", "_place")
 
-    def __init__(self, of: RecordRow | Entry, place: SessionPlace) -> None:
+    def __init__(self, of: RecordRow | JournalEntry, place: SessionPlace) -> None:
         self._of = of
         self._place = place
-        self._figures = Figures()
+        self._figures = SessionFigures()
         self._last: LastExchange | None = None
         self._latest = 0
         self._opened = 0
@@ -254,15 +254,15 @@ class _Group:
         if row.kind == CONVERSATION and (last is None or row.time + row.took >= last.time + last.took):
             self._last = LastExchange(row.thread, row.time, row.took, row.outcome, row.stop)
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: JournalEntry) -> None:
         self._of = entry
         self._opened += 1
         self._latest = max(self._latest, entry.time)
 
-    def told(self, now: int) -> Doing:
+    def told(self, now: int) -> Activity:
         of, place = self._of, self._place
         kind = "" if place.thread is None else place.thread.kind
-        return Doing(
+        return Activity(
             key=of.key,
             client=of.client,
             asked=of.asked,
@@ -274,12 +274,12 @@ class _Group:
         )
 
 
-def figures_of(row: RecordRow) -> Figures:
+def figures_of(row: RecordRow) -> SessionFigures:
     """What one row adds to sums."""
     talk, wrong = row.kind == CONVERSATION, row.outcome in WRONG
     counts = talk and (wrong or row.outcome == ANSWERED)
     first = row.first or 0
-    return Figures(
+    return SessionFigures(
         requests=int(counts),
         errors=int(talk and wrong),
         cancelled=int(talk and row.outcome == CANCELLED),

@@ -17,14 +17,14 @@ from dragoman.records.journal_entry import (
     CRASHED,
     FAILED,
     REFUSED,
-    Call,
-    Considered,
-    Entry,
-    Lost,
+    CallEntry,
+    CandidateEntry,
+    JournalEntry,
+    LossEntry,
     Money,
 )
-from dragoman.records.thread_assignment import Placed
-from dragoman.sessions.facts import NOTHING, Facts
+from dragoman.records.thread_assignment import AssignedThread
+from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
 # A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
 QUARTER = 900_000_000
@@ -43,29 +43,29 @@ _UNKNOWN = (None,) * 7
 _NO_TOKENS = (0,) * 6
 
 Key = tuple[int, str, str, str, str]
-ThreadKey = tuple[int, int]
+ThreadIds = tuple[int, int]
 
 
-class Details(Struct, frozen=True, array_like=True, gc=False):
+class RecordDetails(Struct, frozen=True, array_like=True, gc=False):
     """The rest of an entry, which no question groups by. New members are added at the end alone, with a default."""
 
-    calls: tuple[Call, ...] = ()
-    losses: tuple[Lost, ...] = ()
+    calls: tuple[CallEntry, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
     money: Money | None = None
-    facts: Facts = NOTHING
+    facts: ExchangeFacts = NOTHING
     why: str = ""
     full: tuple[str, ...] = ()
     size: int = 0
     trace: str = ""
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[CandidateEntry, ...] = ()
     considered_more: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Details)
+_decoder = msgspec.json.Decoder(RecordDetails)
 
 
-def details_of(kept: bytes) -> Details:
+def details_of(kept: bytes) -> RecordDetails:
     """What the column `details` says."""
     return _decoder.decode(kept)
 
@@ -74,7 +74,7 @@ def details_of(kept: bytes) -> Details:
 _WORKED = frozenset({"", "answered", "left"})
 
 
-def is_unpriced(entry: Entry) -> bool:
+def is_unpriced(entry: JournalEntry) -> bool:
     """Whether it cost more than is known: something had no price, or was used and nobody said how much."""
     money = entry.money
     if money is not None:
@@ -94,16 +94,16 @@ def is_unpriced(entry: Entry) -> bool:
     return False
 
 
-def _cost(entry: Entry) -> int:
+def _cost(entry: JournalEntry) -> int:
     return 0 if entry.money is None else entry.money.total
 
 
-def _bookkeeping(losses: tuple[Lost, ...]) -> int:
+def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
     """How many losses are bookkeeping (decision 38)."""
     return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
 
 
-def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
+def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
     # By places, which never change: columns are named as members are, and stand in their order but for a few.
     said = astuple(entry)
     tokens, money, losses = entry.tokens, entry.money, entry.losses
@@ -135,13 +135,15 @@ def _row(entry: Entry, session: int, thread: int, cost: int, unpriced: int) -> t
         said[32],
         said[33],
         bytearray(
-            _encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36], *said[37:39]))
+            _encode(
+                RecordDetails(said[29], losses, money, said[35], said[22], said[30], said[34], said[36], *said[37:39])
+            )
         ),
         bookkeeping,
     )
 
 
-def _measures(entry: Entry, cost: int, unpriced: int) -> tuple[int, ...]:
+def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
     tokens, first = entry.tokens, entry.first
     counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
     if tokens is None:
@@ -169,9 +171,9 @@ class Batch:
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
-        self._by_thread: defaultdict[ThreadKey, list[tuple[int, ...]]] = defaultdict(list)
+        self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
 
-    def add(self, entry: Entry, placed: Placed) -> None:
+    def add(self, entry: JournalEntry, placed: AssignedThread) -> None:
         """Take one more."""
         cost, unpriced = _cost(entry), +is_unpriced(entry)
         thread = placed.thread
@@ -196,7 +198,7 @@ class Batch:
 
 
 def _added(
-    groups: Mapping[Key, list[tuple[int, ...]]] | Mapping[ThreadKey, list[tuple[int, ...]]],
+    groups: Mapping[Key, list[tuple[int, ...]]] | Mapping[ThreadIds, list[tuple[int, ...]]],
 ) -> list[tuple[object, ...]]:
     # Sorted, so that writers of the same sums come to them in the same order.
     return [

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 
 # What fits into a column: one entry is not to spoil what it is added to either.
 _MOST = 1 << 50
 
 
-def mended(entry: Entry) -> Entry:
+def mended(entry: JournalEntry) -> JournalEntry:
     """The same, with texts that have a form in UTF-8 and numbers that can be added up."""
-    return msgspec.convert(_mended(msgspec.to_builtins(entry)), Entry)
+    return msgspec.convert(_mended(msgspec.to_builtins(entry)), JournalEntry)
 
 
 def _mended(value: object) -> object:

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.records.rows import QUARTER
-from dragoman.records.thread_status import Opened, Standing, standing_of
+from dragoman.records.thread_status import Opened, ThreadStatus, standing_of
 from dragoman.records.thread_tree import Tree, tree_of
-from dragoman.store.record_tables import AccountTables
-from dragoman.store.session_queries import Figures, SessionQuestions
+from dragoman.store.record_tables import RecordTables
+from dragoman.store.session_queries import SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow
 
 # So many are shown where a text means several.
@@ -21,80 +21,80 @@ _AGENT = "subagent"
 _MAIN = "main"
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class SessionLine(Struct, frozen=True, kw_only=True):
     """One session in a list, with all its threads."""
 
     session: SessionRow
     # What it goes on from or was forked from; None if nothing.
     origin: SessionRow | None
-    standing: Standing
+    standing: ThreadStatus
     # When it or one of its agents was heard of last.
     last: int
     # All of its threads and of those of its agents, and those among them that are agents.
     threads: int
     agents: int
-    figures: Figures
+    figures: SessionFigures
 
 
-class Listing(Struct, frozen=True, kw_only=True):
+class SessionList(Struct, frozen=True, kw_only=True):
     """Sessions that were heard of since a time, the latest first, whether there are more, and what belongs to none."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[SessionLine, ...]
     more: bool
-    without: Figures
+    without: SessionFigures
 
 
-class Whole(Struct, frozen=True, kw_only=True):
+class SessionDetail(Struct, frozen=True, kw_only=True):
     """One session: what it goes on from, its tree, and what each of its threads is doing."""
 
     session: SessionRow
     origin: SessionRow | None
     tree: Tree
     # As a whole, and by thread.
-    standing: Standing
-    standings: Mapping[int, Standing]
+    standing: ThreadStatus
+    standings: Mapping[int, ThreadStatus]
     # When its last exchange ended, in microseconds.
     ended: int
     agents: int
 
 
-def listing(tables: AccountTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> Listing:
+def listing(tables: RecordTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> SessionList:
     """Sessions that were heard of since a time, the latest first."""
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     rows = questions.newest(since, key, most + 1)
     more, rows = len(rows) > most, rows[:most]
     numbers = [row.id for row in rows]
     below = questions.below(numbers)
     # What sessions of agents came to belongs to the one that they were begun from.
     root = {number: number for number in numbers} | {child.id: of for of in below for child in below[of]}
-    sums: dict[int, Figures] = {}
+    sums: dict[int, SessionFigures] = {}
     threads: dict[int, int] = {}
     agents: dict[int, int] = {}
     for each in questions.by_class(sorted(root)):
         of = root[each.session]
-        sums[of] = sums.get(of, Figures()) + each.figures
+        sums[of] = sums.get(of, SessionFigures()) + each.figures
         threads[of] = threads.get(of, 0) + each.threads
         if each.kind == _AGENT or (each.kind == _MAIN and each.session != of):
             agents[of] = agents.get(of, 0) + each.threads
     standings = _standings(questions, root, opened, now)
     origins = questions.of(row.origin for row in rows if row.origin)
     lines = [
-        Line(
+        SessionLine(
             session=row,
             origin=origins.get(row.origin),
             standing=standings[row.id],
             last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
             threads=threads.get(row.id, 0),
             agents=agents.get(row.id, 0),
-            figures=sums.get(row.id, Figures()),
+            figures=sums.get(row.id, SessionFigures()),
         )
         for row in rows
     ]
-    without = questions.without_session(since // QUARTER) if key is None else Figures()
-    return Listing(lines=tuple(lines), more=more, without=without)
+    without = questions.without_session(since // QUARTER) if key is None else SessionFigures()
+    return SessionList(lines=tuple(lines), more=more, without=without)
 
 
-def _standings(questions: SessionQuestions, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, Standing]:
+def _standings(questions: SessionQueries, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, ThreadStatus]:
     """What sessions are doing, each with those of its agents: what is open in any of them, else what the thread does
     that a person talks to."""
     began: dict[int, int] = {}
@@ -104,7 +104,7 @@ def _standings(questions: SessionQuestions, root: Mapping[int, int], opened: Ope
     roots = sorted(set(root.values()))
     speaking = {thread.session: thread for thread in questions.speaking(roots)}
     last = questions.last_exchanges(speaking.values())
-    found: dict[int, Standing] = {}
+    found: dict[int, ThreadStatus] = {}
     for number in roots:
         thread = speaking.get(number)
         kind, exchange = ("", None) if thread is None else (thread.kind, last.get(thread.id))
@@ -112,9 +112,9 @@ def _standings(questions: SessionQuestions, root: Mapping[int, int], opened: Ope
     return found
 
 
-def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow:
+def find(tables: RecordTables, text: str, key: str | None = None) -> SessionRow:
     """The session that is called so, or the only one whose name begins so."""
-    found = SessionQuestions(tables.connection).named(text, key, _SEVERAL + 1) if text else []
+    found = SessionQueries(tables.connection).named(text, key, _SEVERAL + 1) if text else []
     if not found:
         raise DragomanError(f"there is no session {text!r}; `dragoman sessions` lists the latest")
     if len(found) == 1:
@@ -127,9 +127,9 @@ def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow
     raise DragomanError(f"{text!r} is the beginning of several sessions: {names}{more}")
 
 
-def whole(tables: AccountTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True) -> Whole:
+def whole(tables: RecordTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True) -> SessionDetail:
     """A session with all its threads and those of its agents."""
-    questions = SessionQuestions(tables.connection)
+    questions = SessionQueries(tables.connection)
     children = questions.below([session.id]).get(session.id, [])
     numbers = [session.id, *(child.id for child in children)]
     rows = questions.threads(*numbers)
@@ -137,7 +137,7 @@ def whole(tables: AccountTables, session: SessionRow, opened: Opened, now: int, 
     elsewhere = questions.thread_rows(thread.parent for thread in threads if thread.parent)
     last = questions.last_exchanges(threads)
     ends = [each.time + each.took for each in last.values()]
-    return Whole(
+    return SessionDetail(
         session=session,
         origin=questions.of([session.origin]).get(session.origin),
         tree=tree_of(rows, fold=fold, elsewhere=elsewhere),

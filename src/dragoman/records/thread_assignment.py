@@ -14,17 +14,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import ANSWERED, CONVERSATION, Entry
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, JournalEntry
 from dragoman.sessions import assign
 from dragoman.sessions.assign import (
     CONTINUES,
     FORK,
     PASSED,
     SPAWNED,
+    Assignment,
+    HistoryHead,
     Known,
-    Placement,
-    Spot,
-    Tip,
+    ThreadKey,
     awaited_of,
     spot_of,
     wanted,
@@ -32,48 +32,48 @@ from dragoman.sessions.assign import (
     window_of,
 )
 from dragoman.sessions.classes import MAIN, SUBAGENT, TALKING, class_of
-from dragoman.sessions.facts import Facts, of_thread
+from dragoman.sessions.facts import ExchangeFacts, of_thread
 from dragoman.sessions.rules import VERSION
-from dragoman.store.record_tables import AccountTables
-from dragoman.store.session_tables import KeptThread, SessionRow, Speakers, TipRow
+from dragoman.store.record_tables import RecordTables
+from dragoman.store.session_tables import SessionRow, SessionTables, StoredThread, TipRow
 
 # Digests that wait to be written.
 _MOST_TIPS = 8192
 # How far up a tree is looked for a cycle; none of an honest client is as deep.
 _DEEPEST = 64
-_FACTS = msgspec.json.Decoder(Facts)
+_FACTS = msgspec.json.Decoder(ExchangeFacts)
 _encode = msgspec.json.Encoder().encode
 # Which of the latest numbers is whose.
 _SESSION, _THREAD = 0, 1
-_UNNAMED, _UNKNOWN = Spot(), Known()
-_NOBODY: tuple[Facts | None, tuple[str, ...]] = (None, ())
+_UNNAMED, _UNKNOWN = ThreadKey(), Known()
+_NOBODY: tuple[ExchangeFacts | None, tuple[str, ...]] = (None, ())
 
 
-class Placed(Struct, frozen=True, gc=False):
+class AssignedThread(Struct, frozen=True, gc=False):
     """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
 
     session: int = 0
     thread: int = 0
 
 
-NOWHERE = Placed()
+NOWHERE = AssignedThread()
 
 
-class Placer:
+class ThreadAssigner:
     """Finds where exchanges belong, in the order in which they were settled."""
 
-    def __init__(self, speakers: Speakers) -> None:
+    def __init__(self, speakers: SessionTables) -> None:
         self._speakers = speakers
         self._sessions: dict[tuple[str, str], SessionRow] = {}
         self._session_of: dict[int, SessionRow] = {}
-        self._threads: dict[tuple[int, str], KeptThread] = {}
-        self._thread_of: dict[int, KeptThread] = {}
+        self._threads: dict[tuple[int, str], StoredThread] = {}
+        self._thread_of: dict[int, StoredThread] = {}
         # Begun in this transaction, with the latest numbers that were given.
         self._new_sessions: list[SessionRow] = []
-        self._new_threads: list[KeptThread] = []
+        self._new_threads: list[StoredThread] = []
         self._numbers: list[int] = []
         self._changed_sessions: dict[int, SessionRow] = {}
-        self._changed_threads: dict[int, KeptThread] = {}
+        self._changed_threads: dict[int, StoredThread] = {}
         # Digests with their rows that are not written yet; of those of one thread the last one counts.
         self._tips: dict[str, list[TipRow]] = {}
         # The window that each thread is in.
@@ -81,13 +81,13 @@ class Placer:
         # Digests of which nothing is written in the file.
         self._unheard: set[str] = set()
         # By which digests exchanges are found that are expected and name no session, with their facts.
-        self._expected: dict[str, tuple[Facts, tuple[str, ...]]] = {}
+        self._expected: dict[str, tuple[ExchangeFacts, tuple[str, ...]]] = {}
         # Ends of histories that were placed: the thread, and whether it was its latest exchange then.
-        self._ended: dict[str, tuple[KeptThread, bool]] = {}
+        self._ended: dict[str, tuple[StoredThread, bool]] = {}
         # Questions that were met already.
-        self._repeats: dict[tuple[object, ...], Placed] = {}
+        self._repeats: dict[tuple[object, ...], AssignedThread] = {}
 
-    def expect(self, entries: Iterable[Entry]) -> None:
+    def expect(self, entries: Iterable[JournalEntry]) -> None:
         """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
 
         Of those that name no session, all is found by such ends, and most of them are new.
@@ -99,7 +99,7 @@ class Placer:
         if digests:
             self._unheard.update(digests.difference(self._speakers.heard(digests)))
 
-    def place(self, entry: Entry) -> Placed:
+    def place(self, entry: JournalEntry) -> AssignedThread:
         """Where an exchange belongs."""
         facts = entry.facts
         if len(self._tips) > _MOST_TIPS:
@@ -107,7 +107,7 @@ class Placer:
         if entry.kind != CONVERSATION or (facts.shape is None and not entry.asked):
             # A count makes no session, and no turn; neither does who is refused at the door.
             session = self._session(entry.key, facts.session) if facts.session else None
-            return Placed(0 if session is None else session.id, 0)
+            return AssignedThread(0 if session is None else session.id, 0)
         if not (facts.session or facts.tip or facts.previous):
             return NOWHERE
         shape = facts.shape
@@ -123,7 +123,7 @@ class Placer:
         placed = self._repeats[question] = self._place(entry, facts)
         return placed
 
-    def _place(self, entry: Entry, facts: Facts) -> Placed:
+    def _place(self, entry: JournalEntry, facts: ExchangeFacts) -> AssignedThread:
         classed = class_of(facts)
         if facts.session:
             spot = spot_of(facts, classed.kind)
@@ -151,9 +151,9 @@ class Placer:
             self._link_task(entry.key, name, thread, entry.time)
         if placement.session:
             self._touch(thread, entry)
-        return Placed(session.id, thread.id)
+        return AssignedThread(session.id, thread.id)
 
-    def _take_children(self, placement: Placement, asked: Iterable[str], thread: KeptThread, time: int) -> None:
+    def _take_children(self, placement: Assignment, asked: Iterable[str], thread: StoredThread, time: int) -> None:
         """Hang those under a thread that it has asked."""
         for child in placement.children:
             self._adopt(child, thread, "prompt", placement.children_sure)
@@ -188,7 +188,7 @@ class Placer:
 
     # What is known.
 
-    def _known_unnamed(self, facts: Facts) -> Known:
+    def _known_unnamed(self, facts: ExchangeFacts) -> Known:
         whose, digests = self._expected.get(facts.tip, _NOBODY)
         if whose is not facts:
             digests = wanted(facts, _UNNAMED, _UNKNOWN)
@@ -196,7 +196,7 @@ class Placer:
             return _UNKNOWN
         return Known(tips=self._found(digests))
 
-    def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
+    def _known(self, entry: JournalEntry, facts: ExchangeFacts, spot: ThreadKey) -> Known:
         alias = self._alias(entry.key, spot) if spot.alias else None
         if alias is not None:
             # A session that is a thread of another one.
@@ -217,16 +217,16 @@ class Placer:
         digests = wanted(facts, spot, known)
         return replace(known, tips=self._found(digests)) if digests else known
 
-    def _alias(self, key: str, spot: Spot) -> KeptThread | None:
+    def _alias(self, key: str, spot: ThreadKey) -> StoredThread | None:
         found = self._rows([assign.alias_of(key, spot.alias)])
         return self._thread_by(found[0][1]) if found else None
 
-    def _found(self, digests: tuple[str, ...]) -> dict[str, list[Tip]]:
-        found: dict[str, list[Tip]] = {}
+    def _found(self, digests: tuple[str, ...]) -> dict[str, list[HistoryHead]]:
+        found: dict[str, list[HistoryHead]] = {}
         for digest, number, state, time in self._rows(digests):
             thread = self._thread_by(number)
             if thread is not None:
-                tip = Tip(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
+                tip = HistoryHead(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
                 found.setdefault(digest, []).append(tip)
         return found
 
@@ -257,14 +257,14 @@ class Placer:
                 self._remember_session(found)
         return found
 
-    def _thread(self, session: int, name: str) -> KeptThread | None:
+    def _thread(self, session: int, name: str) -> StoredThread | None:
         found = self._threads.get((session, name))
         if found is None:
             read = self._speakers.thread(session, name)
             found = None if read is None else self._remember(read)
         return found
 
-    def _thread_by(self, number: int) -> KeptThread | None:
+    def _thread_by(self, number: int) -> StoredThread | None:
         found = self._thread_of.get(number)
         if found is None:
             read = self._speakers.thread_of(number)
@@ -274,7 +274,7 @@ class Placer:
     def _remember_session(self, row: SessionRow) -> None:
         self._sessions[row.key, row.name] = self._session_of[row.id] = row
 
-    def _remember(self, row: KeptThread) -> KeptThread:
+    def _remember(self, row: StoredThread) -> StoredThread:
         """The one value for a thread that is changed here, however it was found."""
         row = self._thread_of.setdefault(row.id, row)
         self._threads.setdefault((row.session, row.name), row)
@@ -282,7 +282,7 @@ class Placer:
 
     # What becomes known.
 
-    def _session_for(self, entry: Entry, placement: Placement) -> SessionRow:
+    def _session_for(self, entry: JournalEntry, placement: Assignment) -> SessionRow:
         if placement.session:
             found = self._session_by(placement.session)
             if found is not None:
@@ -308,7 +308,7 @@ class Placer:
         self._numbers += self._speakers.numbers()
         return self._numbers
 
-    def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> KeptThread:
+    def _thread_for(self, entry: JournalEntry, placement: Assignment, session: SessionRow) -> StoredThread:
         if placement.thread:
             found = self._thread_by(placement.thread)
             if found is not None:
@@ -317,7 +317,7 @@ class Placer:
         numbers = self._numbers or self._latest()
         numbers[_THREAD] = number = numbers[_THREAD] + 1
         window = self._windows[number] = window_in(facts, kind)
-        row = KeptThread(
+        row = StoredThread(
             number,
             session.id,
             placement.thread_name,
@@ -354,7 +354,7 @@ class Placer:
                 self._keep(((awaited_of(session.id, row.name), assign.ANSWERED),), child, entry.time)
         return row
 
-    def _touch(self, thread: KeptThread, entry: Entry) -> None:
+    def _touch(self, thread: StoredThread, entry: JournalEntry) -> None:
         """Say that somebody spoke in a thread."""
         thread.model = entry.model or thread.model
         thread.label = entry.facts.agent or thread.label
@@ -380,7 +380,7 @@ class Placer:
             else:
                 kept.append((digest, thread, state, time))
 
-    def _count_window(self, thread: KeptThread, facts: Facts, entry: Entry) -> None:
+    def _count_window(self, thread: StoredThread, facts: ExchangeFacts, entry: JournalEntry) -> None:
         window = window_in(facts, thread.kind)
         if not window or self._windows.get(thread.id) == window:
             return
@@ -393,7 +393,7 @@ class Placer:
                 thread.windows += 1
                 self._keep(((mark, PASSED),), thread.id, entry.time)
 
-    def _adopt(self, number: int, parent: KeptThread, rule: str, sure: int) -> None:
+    def _adopt(self, number: int, parent: StoredThread, rule: str, sure: int) -> None:
         """Hang a thread under its parent; a cycle is not closed."""
         child = self._thread_by(number)
         if child is None or child.id == parent.id or child.parent == parent.id:
@@ -414,9 +414,9 @@ class Placer:
                 thread.label = agent
                 self._changed_threads[thread.id] = thread
 
-    def _is_below(self, thread: KeptThread, other: KeptThread) -> bool:
+    def _is_below(self, thread: StoredThread, other: StoredThread) -> bool:
         """Whether a thread is below another one."""
-        at: KeptThread | None = thread
+        at: StoredThread | None = thread
         for _ in range(_DEEPEST):
             if at is None or not at.parent:
                 return False
@@ -463,7 +463,7 @@ class Placer:
                 self._keep(((digest, assign.ANSWERED),), number, time)
         self._ended.clear()
 
-    def _link_task(self, key: str, name: str, parent: KeptThread, time: int) -> None:
+    def _link_task(self, key: str, name: str, parent: StoredThread, time: int) -> None:
         """Link the session that a result of a tool names: it is that of an agent."""
         session = self._session(key, name)
         if session is None:
@@ -475,13 +475,13 @@ class Placer:
             self._adopt(thread.id, parent, "task id", 95)
 
 
-def _question(key: str, facts: Facts) -> tuple[object, ...]:
+def _question(key: str, facts: ExchangeFacts) -> tuple[object, ...]:
     """What makes the same question: also who says it, for agents may be asked the same at once."""
     said = (facts.thread, facts.parent, facts.said_class, facts.window)
     return key, facts.session, facts.tip, facts.client, facts.shape, *said
 
 
-def reclassify(tables: AccountTables, most: int) -> int:
+def reclassify(tables: RecordTables, most: int) -> int:
     """Class some threads anew that were classed by older rules; how many. None is left once it gives 0."""
     with tables.transaction():
         rows = tables.speakers.outdated(VERSION, most)

@@ -38,7 +38,7 @@ PRESENT = 60_000_000
 _TALKED_TO = frozenset({"main", "side"})
 
 
-class Standing(Struct, frozen=True):
+class ThreadStatus(Struct, frozen=True):
     """What a thread is doing, and since when, in microseconds; 0 if that is not known."""
 
     state: str
@@ -52,23 +52,23 @@ class Opened(Struct, frozen=True, kw_only=True):
     threads: Mapping[int, int] = {}
 
 
-def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> Standing:
+def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> ThreadStatus:
     """What a thread of a class is doing; `opened` is when the latest of its open exchanges began, 0 if none is."""
     if opened:
-        return Standing(STREAMING if now - opened < PRESENT else SILENT, opened)
+        return ThreadStatus(STREAMING if now - opened < PRESENT else SILENT, opened)
     if last is None:
-        return Standing(UNKNOWN)
+        return ThreadStatus(UNKNOWN)
     since = last.time + last.took
     if last.outcome == CANCELLED:
-        return Standing(LEFT, since)
+        return ThreadStatus(LEFT, since)
     if last.outcome != ANSWERED:
-        return Standing(FAILED, since)
+        return ThreadStatus(FAILED, since)
     if last.stop in (StopReason.TOOL_CALL.value, StopReason.PAUSE.value):
-        return Standing(TOOLS, since)
-    return Standing(WAITING if kind in _TALKED_TO else DONE, since)
+        return ThreadStatus(TOOLS, since)
+    return ThreadStatus(WAITING if kind in _TALKED_TO else DONE, since)
 
 
-def in_words(standing: Standing, now: int) -> str:
+def in_words(standing: ThreadStatus, now: int) -> str:
     """A state in few words, with how long it has been so."""
     if standing.state == UNKNOWN:
         return "-"

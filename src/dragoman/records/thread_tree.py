@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.store.session_queries import Figures
+from dragoman.store.session_queries import SessionFigures
 from dragoman.store.session_tables import ThreadRow
 
 # Classes whose threads are told as one line for each class, if they began none themselves.
@@ -22,10 +22,10 @@ _BEGUN = frozenset({"subagent", "compaction", "side", "workflow"})
 CERTAIN = 90
 # Why a thread hangs below its session: its parent is not there, or is one of its own children.
 MISSING, CUT = "missing", "cut"
-NOTHING = Figures()
+NOTHING = SessionFigures()
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class ThreadNode(Struct, frozen=True, kw_only=True):
     """One thread in a tree, or several of one class; depth 0 is right below the session."""
 
     depth: int
@@ -33,9 +33,9 @@ class Node(Struct, frozen=True, kw_only=True):
     last: bool
     # One thread, or more for a fold, of which the first to begin stands first.
     threads: tuple[ThreadRow, ...]
-    own: Figures
+    own: SessionFigures
     # With all that was begun by it, at any depth.
-    whole: Figures
+    whole: SessionFigures
     mark: str = ""
 
     @property
@@ -57,13 +57,15 @@ class Node(Struct, frozen=True, kw_only=True):
 class Tree(Struct, frozen=True, kw_only=True):
     """A session's threads in the order in which they are read, parents before children."""
 
-    nodes: tuple[Node, ...]
-    total: Figures
+    nodes: tuple[ThreadNode, ...]
+    total: SessionFigures
     # How many threads were cut out of circles.
     circles: int = 0
 
 
-def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True, elsewhere: Collection[int] = ()) -> Tree:
+def tree_of(
+    rows: Sequence[tuple[ThreadRow, SessionFigures]], *, fold: bool = True, elsewhere: Collection[int] = ()
+) -> Tree:
     """Hang threads below those that began them, in the order in which they began.
 
     `elsewhere` are threads that are known and stand in no tree of these.
@@ -75,14 +77,14 @@ def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True, els
     for number, parent in parents.items():
         children.setdefault(parent, []).append(number)
     whole = _added_up(own, parents, children)
-    nodes: list[Node] = []
+    nodes: list[ThreadNode] = []
     # Any depth: nothing here calls itself.
     waiting = list(reversed(_siblings(threads, children, 0, 0, marks if fold else None)))
     while waiting:
         depth, group, last = waiting.pop()
         first = group[0]
         nodes.append(
-            Node(
+            ThreadNode(
                 depth=depth,
                 last=last,
                 threads=tuple(threads[number] for number in group),
@@ -124,8 +126,8 @@ def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tu
 
 
 def _added_up(
-    own: Mapping[int, Figures], parents: Mapping[int, int], children: Mapping[int, Sequence[int]]
-) -> dict[int, Figures]:
+    own: Mapping[int, SessionFigures], parents: Mapping[int, int], children: Mapping[int, Sequence[int]]
+) -> dict[int, SessionFigures]:
     """What each thread and all below it came to: from the leaves up."""
     whole = dict(own)
     left = {number: len(children.get(number, ())) for number in own}

@@ -21,7 +21,7 @@ from dragoman.store.usage_queries import (
     THREAD_NAMES,
     Measures,
     NamedRow,
-    UsageQuestions,
+    UsageQueries,
 )
 
 SESSION, THREAD, DAY = "session", "thread", "day"
@@ -33,7 +33,7 @@ _NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
 _encode = msgspec.json.Encoder().encode
 
 
-class Figures(Struct, frozen=True):
+class UsageFigures(Struct, frozen=True):
     """What exchanges came to. `input_tokens` are those that were read afresh, read from caches and written to them;
     `output_tokens` include what was thought. Where something is unpriced, it cost more than `cost_nano_usd`."""
 
@@ -62,7 +62,7 @@ class Figures(Struct, frozen=True):
     bookkeeping_losses: int = 0
 
 
-_FIGURES = Figures.__struct_fields__
+_FIGURES = UsageFigures.__struct_fields__
 _COUNT = len(_FIGURES)
 # The dearest first: where that stands, from the end of a row.
 _dear = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
@@ -72,17 +72,17 @@ class Group(Struct, frozen=True):
     """One line of usage: its names, and what it came to."""
 
     names: dict[str, str | int | None]
-    figures: Figures
+    figures: UsageFigures
 
 
-class Rest(Struct, frozen=True):
+class OtherGroups(Struct, frozen=True):
     """All groups that have no line of their own: how many those are, and what they came to."""
 
     groups: int
-    figures: Figures
+    figures: UsageFigures
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class UsageReport(Struct, frozen=True, kw_only=True):
     """What was asked for, in groups, and all of it together."""
 
     period: Period
@@ -90,15 +90,15 @@ class Usage(Struct, frozen=True, kw_only=True):
     # What the groups are called by; a row has that, then its figures. There may be many: nothing is made of each.
     names: tuple[str, ...]
     rows: Sequence[NamedRow]
-    total: Figures
-    rest: Rest | None = None
+    total: UsageFigures
+    rest: OtherGroups | None = None
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """The rows by their names."""
         # A row is typed by all that may be in it; figures are numbers.
         return tuple(
-            Group(dict(zip(self.names, row, strict=False)), Figures(*row[-_COUNT:]))  # type: ignore[arg-type]
+            Group(dict(zip(self.names, row, strict=False)), UsageFigures(*row[-_COUNT:]))  # type: ignore[arg-type]
             for row in self.rows
         )
 
@@ -119,7 +119,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         return _encode(told)
 
 
-def figures_of(measures: Measures) -> Figures:
+def figures_of(measures: Measures) -> UsageFigures:
     """What was added up, by the names that programs know."""
     (
         requests,
@@ -142,7 +142,7 @@ def figures_of(measures: Measures) -> Figures:
         bookkeeping,
     ) = measures
     fresh = given - cache_read - cache_write
-    return Figures(
+    return UsageFigures(
         requests=requests,
         errors=errors,
         cancelled_requests=cancelled,
@@ -182,7 +182,7 @@ def read_groups(said: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def usage(questions: UsageQuestions, by: Sequence[str], period: Period, most: int | None = None) -> Usage:
+def usage(questions: UsageQueries, by: Sequence[str], period: Period, most: int | None = None) -> UsageReport:
     """All of a period, in groups: the dearest first, days in their order; what is beyond `most` of them is one."""
     others = [word for word in by if word != DAY]
     if DAY in by:
@@ -195,15 +195,15 @@ def usage(questions: UsageQuestions, by: Sequence[str], period: Period, most: in
     rest = None
     if most is not None and found.count > most:
         shown = rows[:most]
-        rest = Rest(found.count - len(shown), Figures(*_without(found.total, shown)))
+        rest = OtherGroups(found.count - len(shown), UsageFigures(*_without(found.total, shown)))
     if DAY in by:
         shown.sort(key=itemgetter(0))
-    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=found.total, rest=rest)
+    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=found.total, rest=rest)
 
 
-def nothing(by: Sequence[str], period: Period) -> Usage:
+def nothing(by: Sequence[str], period: Period) -> UsageReport:
     """Usage where nothing was ever recorded."""
-    return Usage(period=period, by=tuple(by), names=_names_of(by), rows=(), total=Figures())
+    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=(), total=UsageFigures())
 
 
 def _names_of(by: Sequence[str]) -> tuple[str, ...]:
@@ -217,10 +217,10 @@ class _Found(Struct):
 
     rows: list[NamedRow]
     count: int
-    total: Figures
+    total: UsageFigures
 
 
-def _by_day(questions: UsageQuestions, others: Sequence[str], period: Period) -> _Found:
+def _by_day(questions: UsageQueries, others: Sequence[str], period: Period) -> _Found:
     rows: list[NamedRow] = []
     if others:
         for day, start, end in period.days():
@@ -238,7 +238,7 @@ def _by_day(questions: UsageQuestions, others: Sequence[str], period: Period) ->
     return _Found(rows, len(rows), _added(rows))
 
 
-def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int, most: int | None) -> _Found:
+def _at_once(questions: UsageQueries, by: Sequence[str], start: int, end: int, most: int | None) -> _Found:
     if by[0] in _SPEAKERS:
         return _of_speakers(questions, by[0], start, end, most)
     found = sorted(questions.by_names(by, start, end).items())
@@ -246,7 +246,7 @@ def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int,
     return _Found(rows, len(rows), _added(rows))
 
 
-def _of_speakers(questions: UsageQuestions, of: str, start: int, end: int, most: int | None) -> _Found:
+def _of_speakers(questions: UsageQueries, of: str, start: int, end: int, most: int | None) -> _Found:
     """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
     asked = questions.by_session if of == SESSION else questions.by_thread
     found = asked(start, end, most)
@@ -272,16 +272,16 @@ def _figures(measures: Measures) -> tuple[int, ...]:
     return msgspec.structs.astuple(figures_of(measures))
 
 
-def _added(rows: Iterable[NamedRow]) -> Figures:
+def _added(rows: Iterable[NamedRow]) -> UsageFigures:
     """What rows come to together."""
-    return Figures(*(sum(column) for column in zip(*(row[-_COUNT:] for row in rows), strict=True)))
+    return UsageFigures(*(sum(column) for column in zip(*(row[-_COUNT:] for row in rows), strict=True)))
 
 
-def _without(total: Figures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
+def _without(total: UsageFigures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
     """What is left of a total without some rows."""
     return tuple(map(sub, msgspec.structs.astuple(total), msgspec.structs.astuple(_added(rows))))
 
 
-def _members(figures: Figures) -> JsonObject:
+def _members(figures: UsageFigures) -> JsonObject:
     members: JsonObject = msgspec.to_builtins(figures)
     return members

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.plan_inputs import Affinity
 
 MOST = 10_000
 # One gateway key has one in so many.
@@ -22,12 +22,12 @@ LIFE = 3600.0
 REMINDED = 300.0
 
 
-class PinNotice(Struct, frozen=True, array_like=True):
+class AffinityUpdate(Struct, frozen=True, array_like=True):
     """What one worker tells the others about a conversation."""
 
     owner: str
     conversation: str
-    pin: Pin
+    pin: Affinity
     changed: float
     used: float
 
@@ -36,13 +36,13 @@ class _Held(Struct, gc=False):
     """A pin, when it was made, when it was used last, and when the others were told of that."""
 
     owner: str
-    pin: Pin
+    pin: Affinity
     changed: float
     used: float
     told: float
 
 
-class Pins:
+class Affinities:
     """Conversations by their keys (see `conversations.py`), and by the gateway keys that they belong to."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -56,7 +56,7 @@ class Pins:
     def __len__(self) -> int:
         return len(self._held)
 
-    def pin(self, conversation: str, now: float) -> Pin | None:
+    def pin(self, conversation: str, now: float) -> Affinity | None:
         """Where a conversation is; to ask is to use it."""
         held = self._held.get(conversation)
         if held is None:
@@ -67,17 +67,17 @@ class Pins:
         self._use(conversation, held, now)
         return held.pin
 
-    def seen(self, conversation: str, now: float) -> Pin | None:
+    def seen(self, conversation: str, now: float) -> Affinity | None:
         """Where a conversation is, without using it: whoever only looks keeps nothing alive."""
         held = self._held.get(conversation)
         return None if held is None or now >= held.used + LIFE else held.pin
 
-    def holds(self, conversation: str, pin: Pin | None) -> bool:
+    def holds(self, conversation: str, pin: Affinity | None) -> bool:
         """Whether it is this very pin that is held of a conversation, and nobody's since."""
         held = self._held.get(conversation)
         return held is not None and held.pin is pin
 
-    def put(self, owner: str, conversation: str, pin: Pin, now: float) -> None:
+    def put(self, owner: str, conversation: str, pin: Affinity, now: float) -> None:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)
         if held is not None:
@@ -89,14 +89,14 @@ class Pins:
             self._made(owner, conversation, pin, now)
         self._dirty.add(conversation)
 
-    def news(self) -> list[PinNotice]:
+    def news(self) -> list[AffinityUpdate]:
         """What the other workers were not told yet."""
-        told: list[PinNotice] = []
+        told: list[AffinityUpdate] = []
         for conversation in self._dirty:
             held = self._held.get(conversation)
             if held is not None:
                 held.told = held.used
-                told.append(PinNotice(held.owner, conversation, held.pin, held.changed, held.used))
+                told.append(AffinityUpdate(held.owner, conversation, held.pin, held.changed, held.used))
         self._dirty.clear()
         return told
 
@@ -104,14 +104,14 @@ class Pins:
         """Let nothing be news: there is nobody to be told."""
         self._dirty.clear()
 
-    def snapshot(self) -> list[PinNotice]:
+    def snapshot(self) -> list[AffinityUpdate]:
         """All that is known, for a worker that knows nothing."""
         return [
-            PinNotice(held.owner, conversation, held.pin, held.changed, held.used)
+            AffinityUpdate(held.owner, conversation, held.pin, held.changed, held.used)
             for conversation, held in self._held.items()
         ]
 
-    def merge(self, notices: Iterable[PinNotice]) -> None:
+    def merge(self, notices: Iterable[AffinityUpdate]) -> None:
         """Take over what other workers pinned; they may come in any order, and more than once."""
         for notice in notices:
             held = self._held.get(notice.conversation)
@@ -130,7 +130,7 @@ class Pins:
         self._held.move_to_end(conversation)
         self._owned[held.owner].move_to_end(conversation)
 
-    def _made(self, owner: str, conversation: str, pin: Pin, now: float) -> _Held:
+    def _made(self, owner: str, conversation: str, pin: Affinity, now: float) -> _Held:
         owned = self._owned.get(owner)
         if owned is not None and len(owned) >= self._share:
             oldest, _ = owned.popitem(last=False)
@@ -154,5 +154,5 @@ class Pins:
         self._dirty.discard(conversation)
 
 
-def _rank(changed: float, pin: Pin) -> tuple[float, str, str, str]:
+def _rank(changed: float, pin: Affinity) -> tuple[float, str, str, str]:
     return (changed, pin.target, pin.key, pin.rule)

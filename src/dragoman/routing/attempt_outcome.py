@@ -17,7 +17,7 @@ from enum import Enum
 from msgspec import Struct
 
 
-class Kind(Enum):
+class AttemptOutcome(Enum):
     """What became of an attempt."""
 
     ANSWERED = "answered"
@@ -48,7 +48,7 @@ class Kind(Enum):
     LEFT = "left"
 
 
-class Then(Enum):
+class NextStep(Enum):
     """What follows an attempt."""
 
     AGAIN = "again"
@@ -56,7 +56,7 @@ class Then(Enum):
     TELL = "tell"
 
 
-class Heard(Enum):
+class SentSoFar(Enum):
     """What the client was told by then."""
 
     NOTHING = "nothing"
@@ -64,7 +64,7 @@ class Heard(Enum):
     CONTENT = "content"
 
 
-class Chances(Struct, frozen=True, kw_only=True):
+class RetryBudgets(Struct, frozen=True, kw_only=True):
     """What is left of all that is bounded."""
 
     # Of this target: how often it may be asked again, and was.
@@ -86,10 +86,10 @@ class Chances(Struct, frozen=True, kw_only=True):
     refusals: bool = False
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class OutcomeRule(Struct, frozen=True, kw_only=True):
     """One line of the table: what may follow, in the order in which it is preferred."""
 
-    then: tuple[Then, ...] = ()
+    then: tuple[NextStep, ...] = ()
     # Whether another key of the provider is tried first, if it has one: at once, and as no retry.
     keys: bool = False
     # Whether it is a failure of the target, and an answer of one that lives.
@@ -100,34 +100,34 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 # What follows a failure, as decision 25 has it.
-TABLE: dict[Kind, Row] = {
-    Kind.ANSWERED: Row(lives=True),
-    Kind.RATE_LIMITED: Row(then=(Then.NEXT,), keys=True, lives=True),
-    Kind.OVERLOADED: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
-    Kind.NO_MONEY: Row(then=(Then.NEXT,), keys=True, lives=True),
-    Kind.BAD_KEY: Row(then=(Then.NEXT,), keys=True, lives=True),
+TABLE: dict[AttemptOutcome, OutcomeRule] = {
+    AttemptOutcome.ANSWERED: OutcomeRule(lives=True),
+    AttemptOutcome.RATE_LIMITED: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
+    AttemptOutcome.OVERLOADED: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
+    AttemptOutcome.NO_MONEY: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
+    AttemptOutcome.BAD_KEY: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
     # Other keys would be asked the same, and whoever asks could wear them all out.
-    Kind.FORBIDDEN: Row(then=(Then.NEXT,), lives=True),
+    AttemptOutcome.FORBIDDEN: OutcomeRule(then=(NextStep.NEXT,), lives=True),
     # Next is one with a larger window.
-    Kind.TOO_LONG: Row(then=(Then.NEXT,), lives=True),
+    AttemptOutcome.TOO_LONG: OutcomeRule(then=(NextStep.NEXT,), lives=True),
     # Next only if the line says so.
-    Kind.REFUSED: Row(then=(Then.NEXT,), lives=True),
-    Kind.WRONG_REQUEST: Row(lives=True),
-    Kind.UNKNOWN_MODEL: Row(then=(Then.NEXT,), lives=True),
-    Kind.UNREACHABLE: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
-    Kind.UNRESOLVED: Row(then=(Then.AGAIN, Then.NEXT)),
-    Kind.SILENT: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
-    Kind.SLOW: Row(then=(Then.NEXT, Then.AGAIN), billed=True),
-    Kind.UNREADABLE: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
-    Kind.NO_ANSWER: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
-    Kind.BROKEN: Row(then=(Then.NEXT,), counts=True, billed=True),
-    Kind.FULL: Row(then=(Then.NEXT,)),
-    Kind.OURS: Row(),
-    Kind.LEFT: Row(),
+    AttemptOutcome.REFUSED: OutcomeRule(then=(NextStep.NEXT,), lives=True),
+    AttemptOutcome.WRONG_REQUEST: OutcomeRule(lives=True),
+    AttemptOutcome.UNKNOWN_MODEL: OutcomeRule(then=(NextStep.NEXT,), lives=True),
+    AttemptOutcome.UNREACHABLE: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
+    AttemptOutcome.UNRESOLVED: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT)),
+    AttemptOutcome.SILENT: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), counts=True, billed=True),
+    AttemptOutcome.SLOW: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), billed=True),
+    AttemptOutcome.UNREADABLE: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), counts=True, billed=True),
+    AttemptOutcome.NO_ANSWER: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
+    AttemptOutcome.BROKEN: OutcomeRule(then=(NextStep.NEXT,), counts=True, billed=True),
+    AttemptOutcome.FULL: OutcomeRule(then=(NextStep.NEXT,)),
+    AttemptOutcome.OURS: OutcomeRule(),
+    AttemptOutcome.LEFT: OutcomeRule(),
 }
 # The same as sets, which are asked for every attempt.
 COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
-OUR_OWN = frozenset({Kind.FULL, Kind.OURS, Kind.LEFT})
+OUR_OWN = frozenset({AttemptOutcome.FULL, AttemptOutcome.OURS, AttemptOutcome.LEFT})
 LIVING = frozenset(kind for kind, row in TABLE.items() if row.lives)
 
 # Seconds: the first pause, the longest one, and which part of it is left to the dice.
@@ -136,23 +136,23 @@ LONGEST_PAUSE = 10.0
 _JITTER = 0.25
 
 
-def after(kind: Kind, heard: Heard, chances: Chances) -> Then:
+def after(kind: AttemptOutcome, heard: SentSoFar, chances: RetryBudgets) -> NextStep:
     """What follows an attempt, by the table and by what is left."""
     row = TABLE[kind]
     if not _may_go_on(heard, chances) or (row.billed and chances.replays <= 0):
-        return Then.TELL
+        return NextStep.TELL
     for then in row.then:
-        if _may_ask_again(chances) if then is Then.AGAIN else _has_other(kind, chances):
+        if _may_ask_again(chances) if then is NextStep.AGAIN else _has_other(kind, chances):
             return then
-    return Then.TELL
+    return NextStep.TELL
 
 
-def counts_for_health(kind: Kind) -> bool:
+def counts_for_health(kind: AttemptOutcome) -> bool:
     """Whether it is the target's failure: never what depends on the client's words, on a key or on ourselves."""
     return kind in COUNTING
 
 
-def maybe_billed(kind: Kind) -> bool:
+def maybe_billed(kind: AttemptOutcome) -> bool:
     """Whether the provider may ask for money although there was no answer."""
     return TABLE[kind].billed
 
@@ -163,11 +163,11 @@ def pause(number: int, wait: float | None, dice: float) -> float:
     return usual if wait is None else min(max(usual, wait), LONGEST_PAUSE)
 
 
-def _may_go_on(heard: Heard, chances: Chances) -> bool:
-    return heard is not Heard.CONTENT and chances.attempts > 0 and chances.calls > 0 and chances.seconds > 0
+def _may_go_on(heard: SentSoFar, chances: RetryBudgets) -> bool:
+    return heard is not SentSoFar.CONTENT and chances.attempts > 0 and chances.calls > 0 and chances.seconds > 0
 
 
-def _may_ask_again(chances: Chances) -> bool:
+def _may_ask_again(chances: RetryBudgets) -> bool:
     wait = chances.wait
     # No pause is longer than the longest: who asks for more is not asked again. Nor is anybody after whose pause
     # nothing would be left.
@@ -175,20 +175,20 @@ def _may_ask_again(chances: Chances) -> bool:
     return chances.retries > 0 and chances.has_budget and chances.should_retry is not False and patient
 
 
-def _has_other(kind: Kind, chances: Chances) -> bool:
-    if kind is Kind.TOO_LONG:
+def _has_other(kind: AttemptOutcome, chances: RetryBudgets) -> bool:
+    if kind is AttemptOutcome.TOO_LONG:
         return chances.others and chances.larger
-    return chances.others and (chances.refusals or kind is not Kind.REFUSED)
+    return chances.others and (chances.refusals or kind is not AttemptOutcome.REFUSED)
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class TargetResult(Struct, frozen=True, kw_only=True):
     """How one target that was asked fared, and how many tokens it takes in, if that is known."""
 
-    kind: Kind
+    kind: AttemptOutcome
     window: int | None = None
 
 
-def decisive(verdicts: Sequence[Verdict]) -> int | None:
+def decisive(verdicts: Sequence[TargetResult]) -> int | None:
     """Which of several failures is told: the first of a provider, but too long only if that is what all say.
 
     A refusal of our own hides no failure of a provider. "Too long" is told if no target with a larger or unknown window
@@ -196,13 +196,13 @@ def decisive(verdicts: Sequence[Verdict]) -> int | None:
     """
     asked = list(enumerate(verdicts))
     asked = [pair for pair in asked if pair[1].kind not in OUR_OWN] or asked
-    other = [pair for pair in asked if pair[1].kind is not Kind.TOO_LONG]
+    other = [pair for pair in asked if pair[1].kind is not AttemptOutcome.TOO_LONG]
     for place, verdict in asked:
-        if verdict.kind is Kind.TOO_LONG and not any(_may_hold_more(rival, verdict) for _, rival in other):
+        if verdict.kind is AttemptOutcome.TOO_LONG and not any(_may_hold_more(rival, verdict) for _, rival in other):
             return place
     first = other or asked
     return first[0][0] if first else None
 
 
-def _may_hold_more(rival: Verdict, verdict: Verdict) -> bool:
+def _may_hold_more(rival: TargetResult, verdict: TargetResult) -> bool:
     return rival.window is None or verdict.window is None or rival.window > verdict.window

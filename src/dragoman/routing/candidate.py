@@ -8,9 +8,9 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from dragoman.routing.health_state import Standing
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.health_state import HealthState
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
 
@@ -70,7 +70,7 @@ class Candidate(Struct, frozen=True):
     # Its place in the line.
     place: int
     target: Target
-    standing: Standing
+    standing: HealthState
     left_out: Filter | None = None
     behind: Behind | None = None
     # In nano-dollars.
@@ -100,14 +100,14 @@ class Plan(Struct, frozen=True, dict=True):
     why: Why
     # Which rules decided, as they are shown.
     rule: str
-    needs: Needs
+    needs: Requirements
     now: float
     # Mostly the first answers, and nobody asks for the others: where all are well they are ranked when somebody does.
     ranked: Ranked | Callable[[], Ranked]
     # Which rules decided, as a pin holds them.
     held: str = ""
     # Where the conversation was until now, wherever it goes.
-    pin: Pin | None = None
+    pin: Affinity | None = None
 
     @property
     def is_calm(self) -> bool:

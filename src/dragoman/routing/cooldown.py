@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.model.failure import Failure
 from dragoman.providers.key_cooldowns import LONGEST
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.failure_classification import speaks_of_key
 
 # Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
@@ -32,7 +32,7 @@ class Hint(Struct, frozen=True, kw_only=True):
     account: bool = False
 
 
-class Rest(Struct, frozen=True, kw_only=True):
+class Cooldown(Struct, frozen=True, kw_only=True):
     """How long a key is left alone: for the model that was asked, or for all."""
 
     seconds: float
@@ -59,19 +59,19 @@ def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
     )
 
 
-def rest_of(kind: Kind, failure: Failure | None, hint: Hint = NO_HINT) -> Rest | None:
+def rest_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_HINT) -> Cooldown | None:
     """How long the key of an attempt rests, if it does: only for what speaks of the key itself."""
-    if kind is Kind.RATE_LIMITED:
+    if kind is AttemptOutcome.RATE_LIMITED:
         code = "" if failure is None else f"{failure.code or ''} {failure.native}".lower()
         wide = hint.account or any(word in code for word in _ACCOUNT)
-        return Rest(seconds=_bounded(hint.wait, USUAL), every_model=wide)
+        return Cooldown(seconds=_bounded(hint.wait, USUAL), every_model=wide)
     if failure is None:
         return None
-    if kind is Kind.NO_MONEY and speaks_of_key(failure):
-        return Rest(seconds=_bounded(hint.wait, LONGEST), every_model=True)
-    if kind is Kind.BAD_KEY and (failure.status == 401 or speaks_of_key(failure)):
+    if kind is AttemptOutcome.NO_MONEY and speaks_of_key(failure):
+        return Cooldown(seconds=_bounded(hint.wait, LONGEST), every_model=True)
+    if kind is AttemptOutcome.BAD_KEY and (failure.status == 401 or speaks_of_key(failure)):
         # What is forbidden may be this model alone.
-        return Rest(seconds=LONGEST, every_model=failure.status != 403)
+        return Cooldown(seconds=LONGEST, every_model=failure.status != 403)
     return None
 
 

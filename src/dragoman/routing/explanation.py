@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dragoman.prices.money import dollars
-from dragoman.records.journal_entry import Considered
+from dragoman.records.journal_entry import CandidateEntry
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
-from dragoman.routing.health_state import Level, Standing
+from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
@@ -56,14 +56,14 @@ _LIMIT = 1e9
 _LARGEST = (1 << 63) - 1
 
 
-def considered(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[Considered, ...], int | None]:
+def considered(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
     """What a record keeps of a plan: those in the order, then those left out, `missed` last; and how many more, if any.
 
     What a translation said of a request stays out of it, since that may be the client's own words.
     """
     found = [_considered(candidate) for candidate in in_order(plan)[:_MOST]]
     found += [
-        Considered(shown_target(name)[:_LONGEST_NAME], f"left out: {ABSENT}")
+        CandidateEntry(shown_target(name)[:_LONGEST_NAME], f"left out: {ABSENT}")
         for name in [*missed][: _MOST - len(found)]
     ]
     return tuple(found), len(plan.candidates) + len(missed) - len(found) or None
@@ -114,13 +114,13 @@ def because(plan: Plan, *, rolled: bool = True) -> str:
     return f"{policy.chosen} that is neither left out nor behind" if moved else policy.chosen
 
 
-def _considered(found: Candidate) -> Considered:
+def _considered(found: Candidate) -> CandidateEntry:
     target, cost, speed = found.target, found.cost, found.speed
     first = rate = None
     if speed is not None and speed.samples > 0:
         first = int(speed.first_token * _MICROSECONDS) if 0 <= speed.first_token < _LIMIT else None
         rate = round(speed.rate, 2) if 0 < speed.rate < _LIMIT else None
-    return Considered(
+    return CandidateEntry(
         f"{target.provider.name}/{target.shown}"[:_LONGEST_NAME],
         _note(found),
         cost if cost is not None and cost <= _LARGEST else None,
@@ -154,10 +154,10 @@ def _described(candidate: Candidate, plan: Plan) -> str:
     return f"{candidate.target.id}: {'; '.join(word for word in said if word)}"
 
 
-def _standing(standing: Standing, now: float) -> str:
+def _standing(standing: HealthState, now: float) -> str:
     left = standing.until - now
-    if standing.level is Level.GOOD or not left > 0:
-        return "good" if standing.level not in (Level.RESTING, Level.PROBED) else "tried again after a rest"
+    if standing.level is HealthLevel.GOOD or not left > 0:
+        return "good" if standing.level not in (HealthLevel.RESTING, HealthLevel.PROBED) else "tried again after a rest"
     return f"{standing.level.value} for {left:.3g} s"
 
 

@@ -24,90 +24,90 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.rules.failures import is_flagged
 
 # First match wins, so classes stand before their own parents. What is not here is our own affair, or the client's.
-_ERRORS: tuple[tuple[type[DragomanError], Kind], ...] = (
-    (Unconfigured, Kind.BAD_KEY),
-    (ConfigError, Kind.BAD_KEY),
-    (Exhausted, Kind.OURS),
-    (Unresolved, Kind.UNRESOLVED),
+_ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
+    (Unconfigured, AttemptOutcome.BAD_KEY),
+    (ConfigError, AttemptOutcome.BAD_KEY),
+    (Exhausted, AttemptOutcome.OURS),
+    (Unresolved, AttemptOutcome.UNRESOLVED),
     # It was sent: whether it was done, nobody knows.
-    (Unanswered, Kind.BROKEN),
-    (Unreachable, Kind.UNREACHABLE),
-    (Unconnected, Kind.UNREACHABLE),
-    (Stalled, Kind.BROKEN),
-    (TimedOut, Kind.SILENT),
-    (Truncated, Kind.BROKEN),
+    (Unanswered, AttemptOutcome.BROKEN),
+    (Unreachable, AttemptOutcome.UNREACHABLE),
+    (Unconnected, AttemptOutcome.UNREACHABLE),
+    (Stalled, AttemptOutcome.BROKEN),
+    (TimedOut, AttemptOutcome.SILENT),
+    (Truncated, AttemptOutcome.BROKEN),
     # Our limit, and the next one would answer as much.
-    (Oversized, Kind.OURS),
+    (Oversized, AttemptOutcome.OURS),
     # What was answered was worked for, whether anybody can read it or not.
-    (BadAnswer, Kind.UNREADABLE),
-    (UpstreamError, Kind.NO_ANSWER),
+    (BadAnswer, AttemptOutcome.UNREADABLE),
+    (UpstreamError, AttemptOutcome.NO_ANSWER),
 )
 
 # What the codecs tell apart.
-_KINDS: dict[FailureKind, Kind] = {
-    FailureKind.INVALID: Kind.WRONG_REQUEST,
-    FailureKind.CONTEXT_OVERFLOW: Kind.TOO_LONG,
-    FailureKind.UNSUPPORTED: Kind.WRONG_REQUEST,
-    FailureKind.UNAUTHENTICATED: Kind.BAD_KEY,
-    FailureKind.QUOTA: Kind.NO_MONEY,
-    FailureKind.FORBIDDEN: Kind.FORBIDDEN,
-    FailureKind.NOT_FOUND: Kind.WRONG_REQUEST,
-    FailureKind.CONFLICT: Kind.WRONG_REQUEST,
-    FailureKind.TOO_LARGE: Kind.WRONG_REQUEST,
-    FailureKind.UNPROCESSABLE: Kind.WRONG_REQUEST,
-    FailureKind.RATE_LIMITED: Kind.RATE_LIMITED,
-    FailureKind.INTERNAL: Kind.NO_ANSWER,
-    FailureKind.BAD_GATEWAY: Kind.NO_ANSWER,
-    FailureKind.UPSTREAM_AUTH: Kind.BAD_KEY,
-    FailureKind.BAD_CODING: Kind.WRONG_REQUEST,
-    FailureKind.OVERLOADED: Kind.OVERLOADED,
-    FailureKind.TIMEOUT: Kind.SILENT,
+_KINDS: dict[FailureKind, AttemptOutcome] = {
+    FailureKind.INVALID: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.CONTEXT_OVERFLOW: AttemptOutcome.TOO_LONG,
+    FailureKind.UNSUPPORTED: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.UNAUTHENTICATED: AttemptOutcome.BAD_KEY,
+    FailureKind.QUOTA: AttemptOutcome.NO_MONEY,
+    FailureKind.FORBIDDEN: AttemptOutcome.FORBIDDEN,
+    FailureKind.NOT_FOUND: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.CONFLICT: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.TOO_LARGE: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.UNPROCESSABLE: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.RATE_LIMITED: AttemptOutcome.RATE_LIMITED,
+    FailureKind.INTERNAL: AttemptOutcome.NO_ANSWER,
+    FailureKind.BAD_GATEWAY: AttemptOutcome.NO_ANSWER,
+    FailureKind.UPSTREAM_AUTH: AttemptOutcome.BAD_KEY,
+    FailureKind.BAD_CODING: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.OVERLOADED: AttemptOutcome.OVERLOADED,
+    FailureKind.TIMEOUT: AttemptOutcome.SILENT,
     # Another gateway has nobody to ask.
-    FailureKind.LASTING: Kind.UNREACHABLE,
+    FailureKind.LASTING: AttemptOutcome.UNREACHABLE,
 }
 # Statuses that mean something else than those around them.
-_STATUSES: dict[int, Kind] = {
-    408: Kind.NO_ANSWER,
-    425: Kind.NO_ANSWER,
-    503: Kind.OVERLOADED,
+_STATUSES: dict[int, AttemptOutcome] = {
+    408: AttemptOutcome.NO_ANSWER,
+    425: AttemptOutcome.NO_ANSWER,
+    503: AttemptOutcome.OVERLOADED,
     # Whoever stands before the server lost patience with it; it may be at work still.
-    504: Kind.SILENT,
-    524: Kind.SILENT,
-    529: Kind.OVERLOADED,
+    504: AttemptOutcome.SILENT,
+    524: AttemptOutcome.SILENT,
+    529: AttemptOutcome.OVERLOADED,
 }
 
 # Codes and types, in small letters, that say more than their status does.
-_CODES: dict[str, Kind] = {
+_CODES: dict[str, AttemptOutcome] = {
     # A plan is used up, which comes as a rate limit.
-    "usage_limit_reached": Kind.NO_MONEY,
-    "usage_not_included": Kind.NO_MONEY,
-    "api_key_invalid": Kind.BAD_KEY,
-    "invalid_api_key": Kind.BAD_KEY,
-    "incorrect_api_key": Kind.BAD_KEY,
-    "authentication_error": Kind.BAD_KEY,
-    "account_deactivated": Kind.BAD_KEY,
-    "content_filter": Kind.REFUSED,
-    "content_policy_violation": Kind.REFUSED,
-    "image_content_policy_violation": Kind.REFUSED,
+    "usage_limit_reached": AttemptOutcome.NO_MONEY,
+    "usage_not_included": AttemptOutcome.NO_MONEY,
+    "api_key_invalid": AttemptOutcome.BAD_KEY,
+    "invalid_api_key": AttemptOutcome.BAD_KEY,
+    "incorrect_api_key": AttemptOutcome.BAD_KEY,
+    "authentication_error": AttemptOutcome.BAD_KEY,
+    "account_deactivated": AttemptOutcome.BAD_KEY,
+    "content_filter": AttemptOutcome.REFUSED,
+    "content_policy_violation": AttemptOutcome.REFUSED,
+    "image_content_policy_violation": AttemptOutcome.REFUSED,
     # What the service takes to be against its rules.
-    "invalid_prompt": Kind.REFUSED,
-    "bio_policy": Kind.REFUSED,
-    "cyber_policy": Kind.REFUSED,
-    "moderation_blocked": Kind.REFUSED,
+    "invalid_prompt": AttemptOutcome.REFUSED,
+    "bio_policy": AttemptOutcome.REFUSED,
+    "cyber_policy": AttemptOutcome.REFUSED,
+    "moderation_blocked": AttemptOutcome.REFUSED,
     # DashScope: https://help.aliyun.com/en/model-studio/error-code
-    "data_inspection_failed": Kind.REFUSED,
-    "datainspectionfailed": Kind.REFUSED,
-    "model_not_found": Kind.UNKNOWN_MODEL,
-    "model_not_available": Kind.UNKNOWN_MODEL,
-    "model_not_supported": Kind.UNKNOWN_MODEL,
-    "unknown_model": Kind.UNKNOWN_MODEL,
-    "invalid_model": Kind.UNKNOWN_MODEL,
+    "data_inspection_failed": AttemptOutcome.REFUSED,
+    "datainspectionfailed": AttemptOutcome.REFUSED,
+    "model_not_found": AttemptOutcome.UNKNOWN_MODEL,
+    "model_not_available": AttemptOutcome.UNKNOWN_MODEL,
+    "model_not_supported": AttemptOutcome.UNKNOWN_MODEL,
+    "unknown_model": AttemptOutcome.UNKNOWN_MODEL,
+    "invalid_model": AttemptOutcome.UNKNOWN_MODEL,
     # Azure has deployments in the place of models.
-    "deploymentnotfound": Kind.UNKNOWN_MODEL,
+    "deploymentnotfound": AttemptOutcome.UNKNOWN_MODEL,
 }
 # Codes and types, in small letters, that speak of the key or of whose it is, and never of what was asked with it.
 _OF_KEYS = frozenset(
@@ -145,10 +145,10 @@ _OVERLOADED = "overloaded"
 _LIMITS = frozenset({429, 500, 502, 503, 529})
 
 # Meanings for which a provider has no code: status, type, and how its words begin, all of which must fit.
-_WORDS: tuple[tuple[int, str, str, Kind], ...] = (
-    (400, "invalid_request_error", "your credit balance is too low", Kind.NO_MONEY),
+_WORDS: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
+    (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.NO_MONEY),
     # Google's servers, whose reason stands in a list beside.
-    (400, "", "api key not valid", Kind.BAD_KEY),
+    (400, "", "api key not valid", AttemptOutcome.BAD_KEY),
 )
 
 
@@ -160,7 +160,7 @@ def kind_of(
     cut: bool = False,
     cloud: bool = True,
     whole: bool = False,
-) -> Kind:
+) -> AttemptOutcome:
     """What became of an attempt that broke, or that a provider answered with a failure.
 
     `stream` says that its stream had begun, `content` that something of an answer had come, and `cut` that there was
@@ -168,66 +168,66 @@ def kind_of(
     `whole` says that no stream was asked for, so that silence means little.
     """
     kind = _kind(what, stream=stream, content=content, cut=cut)
-    if whole and kind is Kind.SILENT:
-        return Kind.SLOW
-    return Kind.BAD_KEY if cloud and kind is Kind.FORBIDDEN else kind
+    if whole and kind is AttemptOutcome.SILENT:
+        return AttemptOutcome.SLOW
+    return AttemptOutcome.BAD_KEY if cloud and kind is AttemptOutcome.FORBIDDEN else kind
 
 
-def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bool) -> Kind:
+def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bool) -> AttemptOutcome:
     if isinstance(what, Failure):
         return _kind_of_failure(what, stream=stream, content=content)
     if cut and isinstance(what, Overdue):
-        return Kind.OURS
+        return AttemptOutcome.OURS
     if isinstance(what, Overloaded):
         # Who has waited as long as anybody may does not begin to wait elsewhere.
-        return Kind.OURS if what.waited else Kind.FULL
-    kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), Kind.OURS)
-    return Kind.BROKEN if content and kind is not Kind.OURS else kind
+        return AttemptOutcome.OURS if what.waited else AttemptOutcome.FULL
+    kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), AttemptOutcome.OURS)
+    return AttemptOutcome.BROKEN if content and kind is not AttemptOutcome.OURS else kind
 
 
-def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Kind:
+def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> AttemptOutcome:
     if content:
-        return Kind.BROKEN
+        return AttemptOutcome.BROKEN
     native = failure.native.lower()
     code = (failure.code or "").lower()
     named = _CODES.get(code) or _CODES.get(native)
-    if named is Kind.UNKNOWN_MODEL and failure.status == 403:
+    if named is AttemptOutcome.UNKNOWN_MODEL and failure.status == 403:
         # It is there, but not for this key.
-        return Kind.BAD_KEY
+        return AttemptOutcome.BAD_KEY
     if named is not None:
         return named
     if failure.status in _LIMITS and (_OVERLOADED in code or _OVERLOADED in native):
-        return Kind.OVERLOADED
+        return AttemptOutcome.OVERLOADED
     kind = _KINDS.get(failure.kind)
-    if kind is Kind.FORBIDDEN:
+    if kind is AttemptOutcome.FORBIDDEN:
         return _kind_of_ban(failure)
-    if kind is Kind.WRONG_REQUEST:
+    if kind is AttemptOutcome.WRONG_REQUEST:
         return _kind_of_refusal(failure, native)
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
         # What decoders say of a stream that broke off, or that nobody can read.
-        return Kind.BROKEN
-    if kind in (None, Kind.NO_ANSWER, Kind.SILENT):
+        return AttemptOutcome.BROKEN
+    if kind in (None, AttemptOutcome.NO_ANSWER, AttemptOutcome.SILENT):
         kind = _STATUSES.get(failure.status, kind)
-    return kind or (Kind.WRONG_REQUEST if 400 <= failure.status < 500 else Kind.NO_ANSWER)
+    return kind or (AttemptOutcome.WRONG_REQUEST if 400 <= failure.status < 500 else AttemptOutcome.NO_ANSWER)
 
 
-def _kind_of_refusal(failure: Failure, native: str) -> Kind:
+def _kind_of_refusal(failure: Failure, native: str) -> AttemptOutcome:
     message = failure.message[:100].lower()
     for status, said, words, kind in _WORDS:
         if (failure.status, native) == (status, said) and message.startswith(words):
             return kind
     if failure.param == "model":
-        return Kind.UNKNOWN_MODEL
+        return AttemptOutcome.UNKNOWN_MODEL
     # Where a conversation is put to, nothing but the model can be missing, unless it says what.
     if failure.kind is FailureKind.NOT_FOUND and failure.param is None and failure.code is None:
-        return Kind.UNKNOWN_MODEL
-    return Kind.WRONG_REQUEST
+        return AttemptOutcome.UNKNOWN_MODEL
+    return AttemptOutcome.WRONG_REQUEST
 
 
-def _kind_of_ban(failure: Failure) -> Kind:
+def _kind_of_ban(failure: Failure) -> AttemptOutcome:
     if speaks_of_key(failure):
-        return Kind.BAD_KEY
-    return Kind.REFUSED if is_flagged(failure) else Kind.FORBIDDEN
+        return AttemptOutcome.BAD_KEY
+    return AttemptOutcome.REFUSED if is_flagged(failure) else AttemptOutcome.FORBIDDEN
 
 
 def speaks_of_key(failure: Failure) -> bool:

@@ -7,11 +7,11 @@ if the request is too long for it even at eight bytes a token, and stands behind
 from __future__ import annotations
 
 from dragoman.model.losses import strictest
-from dragoman.model.request_features import Signs
+from dragoman.model.request_features import RequestFeatures
 from dragoman.routing.candidate import Behind, Filter
-from dragoman.routing.health_state import Level, Standing
-from dragoman.routing.needs import Needs
-from dragoman.routing.route_summary import Outline
+from dragoman.routing.health_state import HealthLevel, HealthState
+from dragoman.routing.needs import Requirements
+from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 
 # In the order in which they are told.
@@ -33,7 +33,7 @@ DEPTH = {
 }
 
 
-def picky(needs: Needs, outline: Outline) -> bool:
+def picky(needs: Requirements, outline: RouteSummary) -> bool:
     """Whether the request itself may leave somebody out, its size and price aside."""
     return bool(
         outline.denies
@@ -44,7 +44,7 @@ def picky(needs: Needs, outline: Outline) -> bool:
     )
 
 
-def unfit(target: Target, needs: Needs, first: Target) -> Filter | None:
+def unfit(target: Target, needs: Requirements, first: Target) -> Filter | None:
     """Why the request itself leaves a target out; `first` is the first of the line."""
     if needs.keeper and target.provider.name != needs.keeper:
         return Filter.KEPT_ELSEWHERE
@@ -61,7 +61,7 @@ def unfit(target: Target, needs: Needs, first: Target) -> Filter | None:
     return None
 
 
-def denied(target: Target, signs: Signs) -> Filter | None:
+def denied(target: Target, signs: RequestFeatures) -> Filter | None:
     """The first thing in a request that the target is known not to take."""
     has = {
         "tools": signs.tools,
@@ -78,23 +78,23 @@ def too_dear(cost: int | None, limit: int) -> Filter | None:
     return Filter.UNKNOWN_COST if cost is None else Filter.COST if cost > limit else None
 
 
-def rests(standing: Standing, now: float) -> bool:
+def rests(standing: HealthState, now: float) -> bool:
     """Whether it is asked by no request now; the one that plans with it after its end is the probe."""
-    if standing.level is not Level.RESTING and standing.level is not Level.PROBED:
+    if standing.level is not HealthLevel.RESTING and standing.level is not HealthLevel.PROBED:
         return False
     return standing.until > now and not standing.prompt
 
 
-def unwell(standing: Standing, now: float, chance: float) -> Behind | None:
+def unwell(standing: HealthState, now: float, chance: float) -> Behind | None:
     """Why a target that does not rest stands behind those that are well."""
     match standing.level:
-        case Level.SUSPECT:
+        case HealthLevel.SUSPECT:
             return Behind.SUSPECT if standing.until > now and chance >= standing.answers else None
-        case Level.RESTING | Level.PROBED:
+        case HealthLevel.RESTING | HealthLevel.PROBED:
             return Behind.COOLDOWN if standing.is_last_resort(now) else None
-        case Level.KEYLESS:
+        case HealthLevel.KEYLESS:
             return Behind.KEYLESS if standing.until > now else None
-        case Level.RAMPING:
+        case HealthLevel.RAMPING:
             return Behind.RAMPING if chance >= standing.share(now) else None
         case _:
             return None

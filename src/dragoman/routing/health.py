@@ -35,9 +35,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.routing.attempt_outcome import COUNTING, LIVING, Kind
-from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
-from dragoman.routing.target_health import Notice, Permit, TargetHealth
+from dragoman.routing.attempt_outcome import COUNTING, LIVING, AttemptOutcome
+from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
+from dragoman.routing.target_health import HealthUpdate, Permit, TargetHealth
 
 # Seconds.
 SUSPICION = 10.0
@@ -56,21 +56,27 @@ SAMPLES = 10
 # Names may come from clients, where a line says `provider/*`.
 MOST = 4096
 
-_ANSWERED = Kind.ANSWERED
-_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
+_ANSWERED = AttemptOutcome.ANSWERED
+_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = (
+    HealthLevel.GOOD,
+    HealthLevel.SUSPECT,
+    HealthLevel.RESTING,
+    HealthLevel.PROBED,
+    HealthLevel.RAMPING,
+)
 _ASLEEP = frozenset({_RESTING, _PROBED})
-_SILENCE = frozenset({Kind.SILENT, Kind.SLOW})
+_SILENCE = frozenset({AttemptOutcome.SILENT, AttemptOutcome.SLOW})
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class HealthReport(Struct, frozen=True, kw_only=True):
     """Why a target stands as it does, for whoever asks."""
 
     target: str
-    standing: Standing
+    standing: HealthState
     # Since when it is so.
     since: float
     # What failed last, and when.
-    last: Kind | None
+    last: AttemptOutcome | None
     failed: float
     in_a_row: int
     rests: int
@@ -96,7 +102,7 @@ class Health:
     def note(
         self,
         target: str,
-        kind: Kind,
+        kind: AttemptOutcome,
         now: float,
         began: float,
         charged: set[str] | None = None,
@@ -129,7 +135,7 @@ class Health:
             and (entry.level not in _ASLEEP or self._wake(target, entry, now, permit))
         ):
             entry.in_a_row = 0
-        elif kind is Kind.SLOW and (entry is None or entry.answered < began):
+        elif kind is AttemptOutcome.SLOW and (entry is None or entry.answered < began):
             # If others were answered meanwhile, the request itself may take long.
             self._failed(target, entry or self._made(target, now), kind, now, began, permit)
 
@@ -151,7 +157,7 @@ class Health:
         return True
 
     def _failed(
-        self, target: str, entry: TargetHealth, kind: Kind, now: float, began: float, permit: Permit | None
+        self, target: str, entry: TargetHealth, kind: AttemptOutcome, now: float, began: float, permit: Permit | None
     ) -> None:
         entry.last, entry.failed = kind, now
         entry.settle(now)
@@ -197,7 +203,7 @@ class Health:
 
     # Questions.
 
-    def standing(self, target: str, now: float) -> Standing:
+    def standing(self, target: str, now: float) -> HealthState:
         """How a target stands; one that rests and whose end is over may be asked by whoever gets the permit."""
         entry = self._entries.get(target)
         if entry is None or entry.level is _GOOD:
@@ -278,10 +284,10 @@ class Health:
             entry.begin_epoch(now)
             self._enter(target, entry, _GOOD, now, now)
 
-    def reports(self, now: float) -> list[Report]:
+    def reports(self, now: float) -> list[HealthReport]:
         """All targets that were heard of."""
         return [
-            Report(
+            HealthReport(
                 target=target,
                 standing=self.standing(target, now),
                 since=entry.stands,
@@ -295,7 +301,7 @@ class Health:
 
     # Other workers.
 
-    def news(self) -> list[Notice]:
+    def news(self) -> list[HealthUpdate]:
         """What the other workers were not told yet."""
         if not self._dirty:
             return []
@@ -303,11 +309,11 @@ class Health:
         self._dirty.clear()
         return told
 
-    def snapshot(self) -> list[Notice]:
+    def snapshot(self) -> list[HealthUpdate]:
         """All that would be told to a worker that knows nothing, or kept for a later start."""
         return [entry.notice(target) for target, entry in self._entries.items() if entry.level is not _GOOD]
 
-    def merge(self, notices: Iterable[Notice]) -> None:
+    def merge(self, notices: Iterable[HealthUpdate]) -> None:
         """Take over what other workers found out; they may come in any order, and more than once."""
         for notice in notices:
             entry = self._entries.get(notice.target)
@@ -316,7 +322,7 @@ class Health:
             if entry.adopt(notice):
                 self._unwell.add(notice.target)
 
-    def _enter(self, target: str, entry: TargetHealth, level: Level, until: float, now: float) -> None:
+    def _enter(self, target: str, entry: TargetHealth, level: HealthLevel, until: float, now: float) -> None:
         entry.enter(level, until, now)
         self._dirty.add(target)
         self._unwell.add(target)

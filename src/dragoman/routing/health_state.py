@@ -10,7 +10,7 @@ from msgspec import Struct
 RAMP = 10.0
 
 
-class Level(Enum):
+class HealthLevel(Enum):
     """The words of the table of decision 25, and one for targets whose keys all rest."""
 
     GOOD = "good"
@@ -26,10 +26,10 @@ class Level(Enum):
     KEYLESS = "keyless"
 
 
-class Standing(Struct, frozen=True):
+class HealthState(Struct, frozen=True):
     """How somebody stands, and when that ends, by the clock that `now` is of."""
 
-    level: Level
+    level: HealthLevel
     until: float = 0.0
     # Of a suspect one: its share of answers.
     answers: float = 0.0
@@ -42,11 +42,11 @@ class Standing(Struct, frozen=True):
         if left <= 0:
             return 1.0
         match self.level:
-            case Level.GOOD:
+            case HealthLevel.GOOD:
                 return 1.0
-            case Level.SUSPECT:
+            case HealthLevel.SUSPECT:
                 return self.answers
-            case Level.RAMPING:
+            case HealthLevel.RAMPING:
                 return 0.5 if left <= RAMP / 2 else 0.25
             case _:
                 return 0.0
@@ -56,4 +56,4 @@ class Standing(Struct, frozen=True):
         return self.prompt and self.until > now
 
 
-GOOD = Standing(Level.GOOD)
+GOOD = HealthState(HealthLevel.GOOD)

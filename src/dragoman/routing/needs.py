@@ -9,7 +9,7 @@ from typing import Never
 from msgspec import Struct
 
 from dragoman.model.losses import Strict
-from dragoman.model.request_features import Signs
+from dragoman.model.request_features import RequestFeatures
 
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
 USUAL_BYTES = 4
@@ -20,10 +20,10 @@ MEDIA_BYTES = 1000
 USUAL_OUTPUT = 256
 # Nothing of anybody, which need not be made for each request.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
-_NO_SIGNS = Signs()
+_NO_SIGNS = RequestFeatures()
 
 
-class Wants(Struct, frozen=True):
+class RequiredFeatures(Struct, frozen=True):
     """What is to be looked at in a request, since a line asks for it."""
 
     signs: bool = False
@@ -43,12 +43,12 @@ class LossCounts(Struct, frozen=True):
         return bool(strict) and (self.all if strict == "all" else self.changes) > 0
 
 
-class Needs(Struct, frozen=True):
+class Requirements(Struct, frozen=True):
     """One request, as routing sees it."""
 
     # Bytes of its body, with what it refers to.
     size: int
-    signs: Signs = _NO_SIGNS
+    signs: RequestFeatures = _NO_SIGNS
     # The client's protocol and program, and the name of its gateway key.
     protocol: str = ""
     program: str = ""

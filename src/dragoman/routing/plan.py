@@ -22,15 +22,15 @@ from msgspec.structs import replace
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.explanation import explain
 from dragoman.routing.filters import DEPTH, picky, rests, too_dear, unfit, unwell
-from dragoman.routing.health_state import GOOD, Level
-from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Needs
-from dragoman.routing.plan_inputs import Dice, Pin, View
+from dragoman.routing.health_state import GOOD, HealthLevel
+from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Requirements
+from dragoman.routing.plan_inputs import Affinity, Dice, PlanInputs
 from dragoman.routing.route import Route
-from dragoman.routing.route_summary import Node, Outline
+from dragoman.routing.route_summary import PolicyNode, RouteSummary
 from dragoman.routing.rule_matching import decide
 from dragoman.routing.target import Target
 
-__all__ = ["Behind", "Candidate", "Dice", "Filter", "Pin", "Plan", "View", "Why", "explain", "plan"]
+__all__ = ["Affinity", "Behind", "Candidate", "Dice", "Filter", "Plan", "PlanInputs", "Why", "explain", "plan"]
 
 # A nested route's chance is in the digits that its parent's choice left alone.
 _DIGITS = 1024
@@ -38,7 +38,7 @@ _DIGITS = 1024
 _PINNED, _POLICY = Why.PINNED, Why.POLICY
 
 
-def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
+def plan(route: Route, needs: Requirements, view: PlanInputs, dice: Dice) -> Plan:
     """The targets of a route in the order in which this request tries them."""
     rule = held = ""
     if route.ruled:
@@ -65,7 +65,7 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     return Plan(leader, written, policy, why, rule, needs, view.now, ranked, held, view.pin)
 
 
-def _lead(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[Target, Why] | None:
+def _lead(outline: RouteSummary, needs: Requirements, view: PlanInputs, dice: Dice) -> tuple[Target, Why] | None:
     """Who is the first on a calm day; None if that takes a ranking."""
     leaves = outline.leaves
     there = view.pin.target if view.pin is not None else needs.issuer
@@ -86,9 +86,9 @@ class _Later(Struct, frozen=True):
     """Ranks the others of a calm day when somebody asks for them: all well, by their speeds of then."""
 
     first: Target
-    outline: Outline
-    needs: Needs
-    view: View
+    outline: RouteSummary
+    needs: Requirements
+    view: PlanInputs
     dice: Dice
 
     def __call__(self) -> Ranked:
@@ -100,9 +100,9 @@ class _Later(Struct, frozen=True):
 
 
 def _ranked(
-    outline: Outline,
-    needs: Needs,
-    view: View,
+    outline: RouteSummary,
+    needs: Requirements,
+    view: PlanInputs,
     dice: Dice,
     able: list[Candidate],
     looked_at: list[Candidate],
@@ -144,7 +144,7 @@ def _end_of_cooldown(found: Candidate) -> float:
     return found.standing.until
 
 
-def _all_well(outline: Outline, needs: Needs, view: View) -> list[Candidate]:
+def _all_well(outline: RouteSummary, needs: Requirements, view: PlanInputs) -> list[Candidate]:
     """What is known of everybody on a calm day."""
     windows = view.windows(outline)
     speeds = view.speeds(outline, needs.size) if outline.speed else None
@@ -156,7 +156,9 @@ def _all_well(outline: Outline, needs: Needs, view: View) -> list[Candidate]:
     ]
 
 
-def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
+def _looked_at(
+    outline: RouteSummary, needs: Requirements, view: PlanInputs, dice: Dice
+) -> tuple[list[Candidate], list[Candidate]]:
     """Who may be asked, and what is known of everybody."""
     now, standings, busy, windows = view.now, view.standings(outline), view.busy(outline), view.windows(outline)
     cost_of = view.cost if outline.prices else None
@@ -209,7 +211,9 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
     return able, looked_at
 
 
-def _of_one(outline: Outline, looked_at: list[Candidate], needs: Needs, view: View) -> tuple[Ranked, Why]:
+def _of_one(
+    outline: RouteSummary, looked_at: list[Candidate], needs: Requirements, view: PlanInputs
+) -> tuple[Ranked, Why]:
     """The one target that is asked for what nobody knows the keeper of: where the conversation is, else the first.
 
     However it does: none of the others knows of it. The first is that of the client's own family, if there is one.
@@ -234,7 +238,7 @@ def _of_nobody(looked_at: list[Candidate], turn: int) -> tuple[Ranked, Why]:
     if not resting:
         return Ranked((), tuple(looked_at)), Why.NOBODY
     # Of one that is being tried somebody finds out already.
-    untried = [found for found in resting if found.standing.level is Level.RESTING] or resting
+    untried = [found for found in resting if found.standing.level is HealthLevel.RESTING] or resting
     first = untried[turn % len(untried)]
     woken = [_left(found, None) if found is first else found for found in looked_at]
     order, told = _with_last_resort([first.target], woken)
@@ -242,7 +246,7 @@ def _of_nobody(looked_at: list[Candidate], turn: int) -> tuple[Ranked, Why]:
 
 
 def _ordered(
-    outline: Outline, able: list[Candidate], needs: Needs, turn: int, dice: Dice
+    outline: RouteSummary, able: list[Candidate], needs: Requirements, turn: int, dice: Dice
 ) -> tuple[list[Candidate], Why]:
     """By policy, those that are well before the others."""
     order = _flat if outline.flat else _nested
@@ -259,7 +263,9 @@ def _ordered(
     return [found for part, _ in parts for found in part], parts[0][1]
 
 
-def _flat(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Dice) -> tuple[list[Candidate], Why]:
+def _flat(
+    node: PolicyNode, able: list[Candidate], needs: Requirements, turn: int, dice: Dice
+) -> tuple[list[Candidate], Why]:
     """The order of targets that one policy has in hand."""
     policy = node.policy
     if policy.rank is not None:
@@ -271,7 +277,9 @@ def _flat(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Dice
     return [able[index] for index in policy.order(weights, turn, dice.weight)], Why.POLICY
 
 
-def _nested(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Dice) -> tuple[list[Candidate], Why]:
+def _nested(
+    node: PolicyNode, able: list[Candidate], needs: Requirements, turn: int, dice: Dice
+) -> tuple[list[Candidate], Why]:
     """The order of routes within routes."""
     ordered, why = _below(node, {found.place: found for found in able}, needs, turn, dice)
     # A target that stands in several routes is tried where it comes first.
@@ -279,7 +287,7 @@ def _nested(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Di
 
 
 def _below(
-    node: Node, able: Mapping[int, Candidate], needs: Needs, turn: int, dice: Dice
+    node: PolicyNode, able: Mapping[int, Candidate], needs: Requirements, turn: int, dice: Dice
 ) -> tuple[list[Candidate], Why]:
     policy = node.policy
     if policy.rank is not None:
@@ -304,7 +312,7 @@ def _below(
     return ordered, why
 
 
-def _anybody(member: int | Node, able: Mapping[int, Candidate]) -> bool:
+def _anybody(member: int | PolicyNode, able: Mapping[int, Candidate]) -> bool:
     if isinstance(member, int):
         return member in able
     return any(_anybody(inner, able) for inner in member.members)
@@ -315,7 +323,7 @@ def _keeps(found: Candidate, able: list[Candidate]) -> bool:
 
     Where nobody is better off than one that failed a moment ago, nothing is gained by a move.
     """
-    if found.standing.level in (Level.RESTING, Level.PROBED):
+    if found.standing.level in (HealthLevel.RESTING, HealthLevel.PROBED):
         return False
     if found.behind in (Behind.SUSPECT, Behind.RAMPING):
         return _depth(found) == min(map(_depth, able))

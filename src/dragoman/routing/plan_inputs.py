@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.routing.health_state import GOOD, Standing
-from dragoman.routing.needs import USUAL_BYTES, Needs
+from dragoman.routing.health_state import GOOD, HealthState
+from dragoman.routing.needs import USUAL_BYTES, Requirements
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
 
 if TYPE_CHECKING:
-    from dragoman.routing.route_summary import Outline
+    from dragoman.routing.route_summary import RouteSummary
 
 # One request in twenty.
 EXPLORING = 0.05
 
 
-class Pin(Struct, frozen=True, gc=False):
+class Affinity(Struct, frozen=True, gc=False):
     """Where a conversation is: the target's id, the digest of the provider's key, and which rules led there.
 
     There are many, and for long: as texts alone they are nothing that a collector of garbage has to look at.
@@ -31,7 +31,7 @@ class Pin(Struct, frozen=True, gc=False):
     rule: str = ""
 
 
-class View(Struct, frozen=True):
+class PlanInputs(Struct, frozen=True):
     """What is known at a moment. As it stands, everybody is well, free, and of unknown price and speed.
 
     Most is told of all targets of a line at once, in its order: mostly there is nothing to tell of any of them.
@@ -39,31 +39,31 @@ class View(Struct, frozen=True):
 
     now: float = 0.0
     # Where the conversation is, if it is anywhere.
-    pin: Pin | None = None
+    pin: Affinity | None = None
     # How many requests the line has had.
     turn: int = 0
 
-    def standings(self, outline: Outline) -> Sequence[Standing]:
+    def standings(self, outline: RouteSummary) -> Sequence[HealthState]:
         """How the targets stand."""
         return outline.good
 
-    def busy(self, outline: Outline) -> Container[str]:
+    def busy(self, outline: RouteSummary) -> Container[str]:
         """The names of providers that have no slot for one more call."""
         return ()
 
-    def windows(self, outline: Outline) -> Sequence[int | None]:
+    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
         """How many tokens the targets take in; None is unknown."""
         return [None] * len(outline.leaves)
 
-    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+    def speeds(self, outline: RouteSummary, size: int) -> Sequence[Speed | None]:
         """How fast the targets are with requests of about this many bytes; None is unknown."""
         return [None] * len(outline.leaves)
 
-    def cost(self, target: Target, needs: Needs) -> int | None:
+    def cost(self, target: Target, needs: Requirements) -> int | None:
         """What the request is estimated to cost there, in nano-dollars; None is unknown."""
         return None
 
-    def is_calm(self, outline: Outline, size: int) -> bool:
+    def is_calm(self, outline: RouteSummary, size: int) -> bool:
         """Whether all targets are well and free, and have room for so many bytes of text."""
         if self.busy(outline):
             return False
@@ -73,11 +73,11 @@ class View(Struct, frozen=True):
         standings = self.standings(outline)
         return standings is outline.good or standings.count(GOOD) == len(standings)
 
-    def has_doubts(self, outline: Outline, size: int) -> bool:
+    def has_doubts(self, outline: RouteSummary, size: int) -> bool:
         """Whether the speed of any target may have changed, for requests of about this many bytes."""
         return any(speed is not None and speed.in_doubt for speed in self.speeds(outline, size))
 
-    def soonest(self, outline: Outline, size: int, output: int) -> int:
+    def soonest(self, outline: RouteSummary, size: int, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
         speeds = self.speeds(outline, size)
         known = [speed is not None and speed.samples > 0 for speed in speeds]

@@ -9,16 +9,16 @@ from hashlib import blake2s
 from msgspec import Struct
 
 from dragoman.model.losses import Strict
-from dragoman.routing.needs import Wants
+from dragoman.routing.needs import RequiredFeatures
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.route_summary import Outline, outline_of
+from dragoman.routing.route_summary import RouteSummary, outline_of
 from dragoman.routing.target import Target
 
 # The policy of a line that names none.
 FALLBACK = "fallback"
 
 
-class When(Struct, frozen=True, kw_only=True):
+class RuleCondition(Struct, frozen=True, kw_only=True):
     """When a rule fits: all that it says is so; None and "" say nothing."""
 
     # More tokens than these, as estimated by the request's size, with the history that is kept here for it.
@@ -41,10 +41,10 @@ class When(Struct, frozen=True, kw_only=True):
     thread: str = ""
 
 
-class Rule(Struct, frozen=True, kw_only=True, dict=True):
+class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
     """Where a request goes in place of the line's own members, when it fits."""
 
-    when: When
+    when: RuleCondition
     to: Route
 
     @cached_property
@@ -61,7 +61,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     members: tuple[Target | Route, ...]
     policy: str = FALLBACK
     weights: tuple[int, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RoutingRule, ...] = ()
     strict: Strict = False
     # Whether a conversation stays where it is.
     sticky: bool = True
@@ -106,15 +106,15 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return protocols.pop() if len(protocols) == 1 else ""
 
     @cached_property
-    def wants(self) -> tuple[Wants, Wants]:
+    def wants(self) -> tuple[RequiredFeatures, RequiredFeatures]:
         """What it asks of any request: as long as no conversation is known to be anywhere, and once one is."""
         outline = self.outline
         signs = outline.denies or outline.prices or self.ruled
         # As written, the first target is where a conversation is, unless it was moved or its key may be another.
         moves = outline.keys or self.ruled or not outline.policy.as_written
         return (
-            Wants(signs, outline.follows and moves, outline.losses),
-            Wants(signs, outline.follows, outline.losses),
+            RequiredFeatures(signs, outline.follows and moves, outline.losses),
+            RequiredFeatures(signs, outline.follows, outline.losses),
         )
 
     @cached_property
@@ -147,7 +147,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return POLICIES[self.policy].speed or any(route.timed for route in inner)
 
     @cached_property
-    def outline(self) -> Outline:
+    def outline(self) -> RouteSummary:
         """What a plan must know of it, but for its rules; worked out once."""
         return outline_of(self)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.routing.health_state import GOOD, Standing
+from dragoman.routing.health_state import GOOD, HealthState
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.target import Target
@@ -25,15 +25,15 @@ _MOST_WEIGHT = 2.0**53
 Leaf: TypeAlias = tuple[int, Target, int | None, bool]
 
 
-class Node(Struct, frozen=True):
+class PolicyNode(Struct, frozen=True):
     """Members in the hands of one policy: leaves by their places, or other nodes."""
 
     policy: Policy
-    members: tuple[int | Node, ...]
+    members: tuple[int | PolicyNode, ...]
     weights: tuple[float, ...]
 
 
-class Outline(Struct, frozen=True, kw_only=True):
+class RouteSummary(Struct, frozen=True, kw_only=True):
     """A route without its rules, as a plan reads it."""
 
     # The policy that chooses: of a route that is nothing but another one, the other one's.
@@ -41,7 +41,7 @@ class Outline(Struct, frozen=True, kw_only=True):
     leaves: tuple[Leaf, ...]
     # The first as written; a rule may lead to nobody.
     written: Target | None
-    tree: Node
+    tree: PolicyNode
     # Places by the ids of their targets, the ids by themselves, and the names of all providers.
     places: dict[str, int]
     ids: tuple[str, ...]
@@ -64,22 +64,22 @@ class Outline(Struct, frozen=True, kw_only=True):
     # Whether each target has to be looked at, whatever the day.
     weighs: bool
     # How all of them stand while nothing is held against any.
-    good: tuple[Standing, ...]
+    good: tuple[HealthState, ...]
 
 
-def outline_of(route: Route) -> Outline:
+def outline_of(route: Route) -> RouteSummary:
     """The outline of a route, whose rules are decided on elsewhere."""
     leaves: dict[str, Leaf] = {}
     policies: list[Policy] = []
     tree = _node(route, None, True, leaves, policies)
-    while len(tree.members) == 1 and isinstance(only := tree.members[0], Node):
+    while len(tree.members) == 1 and isinstance(only := tree.members[0], PolicyNode):
         tree = only
     found = tuple(leaves.values())
     prices = any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found)
     losses = any(policy.losses for policy in policies)
     denies = any(target.denies for _, target, _, _ in found)
     flat = all(isinstance(member, int) for member in tree.members)
-    return Outline(
+    return RouteSummary(
         policy=tree.policy,
         leaves=found,
         written=found[0][1] if found else None,
@@ -102,12 +102,12 @@ def outline_of(route: Route) -> Outline:
     )
 
 
-def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf], policies: list[Policy]) -> Node:
+def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf], policies: list[Policy]) -> PolicyNode:
     policy = POLICIES[route.policy]
     policies.append(policy)
     limit = limit if route.max_cost is None else route.max_cost if limit is None else min(limit, route.max_cost)
     sticky = sticky and route.sticky
-    members: list[int | Node] = []
+    members: list[int | PolicyNode] = []
     weights: list[float] = []
     for index, member in enumerate(route.members):
         if isinstance(member, Target):
@@ -120,11 +120,11 @@ def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf]
         weight = route.weights[index] if index < len(route.weights) else 1
         weights.append(float(min(max(weight, 0), _MOST_WEIGHT)))
     if policy.rank is not None:
-        return Node(policy, tuple(_places(members)), ())
-    return Node(policy, tuple(members), tuple(weights))
+        return PolicyNode(policy, tuple(_places(members)), ())
+    return PolicyNode(policy, tuple(members), tuple(weights))
 
 
-def _places(members: list[int | Node]) -> list[int]:
+def _places(members: list[int | PolicyNode]) -> list[int]:
     """All leaves below, each once, in the order of the line."""
     found: dict[int, None] = {}
     for member in members:

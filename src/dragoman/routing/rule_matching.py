@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan_inputs import Pin
-from dragoman.routing.route import FALLBACK, Route, When
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan_inputs import Affinity
+from dragoman.routing.route import FALLBACK, Route, RuleCondition
 from dragoman.sessions.classes import is_of
 
 # How many choices of one route are remembered; there are as many as its rules allow.
@@ -23,7 +23,7 @@ _MARK = "="
 _NOTHING: frozenset[str] = frozenset()
 
 
-def decide(route: Route, needs: Needs, pin: Pin | None) -> tuple[Route, str, str]:
+def decide(route: Route, needs: Requirements, pin: Affinity | None) -> tuple[Route, str, str]:
     """The route without rules that this request has, and the rules that made it, as shown and as held by pins.
 
     They are shown by their places, and held by their marks: after a reload other rules may stand in those places.
@@ -44,7 +44,7 @@ def decide(route: Route, needs: Needs, pin: Pin | None) -> tuple[Route, str, str
     return found
 
 
-def fits(when: When, needs: Needs) -> bool:
+def fits(when: RuleCondition, needs: Requirements) -> bool:
     """Whether all that a rule asks for is so."""
     signs = needs.signs
     return (
@@ -60,7 +60,7 @@ def fits(when: When, needs: Needs) -> bool:
     )
 
 
-def _choose(route: Route, needs: Needs, held: frozenset[str], choices: list[int]) -> None:
+def _choose(route: Route, needs: Requirements, held: frozenset[str], choices: list[int]) -> None:
     """Note, for each route that is met and has rules, the one that decides."""
     if route.rules:
         choice = _kept(route, held) if held else _NONE

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.model.losses import Strict
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.rules.capabilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):
@@ -54,9 +54,9 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
         return shown_model(self.model)
 
     @cached_property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> Capabilities:
         """What is known of the model."""
-        return abilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)
+        return capabilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)
 
 
 def shown_model(model: str) -> str:

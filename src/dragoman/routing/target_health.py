@@ -11,27 +11,33 @@ import math
 
 from msgspec import Struct
 
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.health_state import GOOD, RAMP, Level, Standing
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
 
 # Half of the time in which failures are compared with answers.
 HALF_WINDOW = 15.0
 
-_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
-_RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, Level.KEYLESS: 0}
+_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = (
+    HealthLevel.GOOD,
+    HealthLevel.SUSPECT,
+    HealthLevel.RESTING,
+    HealthLevel.PROBED,
+    HealthLevel.RAMPING,
+)
+_RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, HealthLevel.KEYLESS: 0}
 
 
-class Notice(Struct, frozen=True, array_like=True):
+class HealthUpdate(Struct, frozen=True, array_like=True):
     """What one worker tells the others about a target."""
 
     target: str
-    level: Level
+    level: HealthLevel
     until: float
     epoch: float = 0.0
     rests: int = 0
     # For whoever asks: since when it is so, and what failed last, and when.
     since: float = 0.0
-    last: Kind | None = None
+    last: AttemptOutcome | None = None
     failed: float = 0.0
     # Its share of answers, and whether its errors come back quickly.
     share: float = 0.0
@@ -90,7 +96,7 @@ class TargetHealth:
         # When its rest ends, whoever has the permit; and since when it is as good as any.
         self.wakes = 0.0
         self.calm = 0.0
-        self.last: Kind | None = None
+        self.last: AttemptOutcome | None = None
         self.failed = 0.0
         self.in_a_row = 0
         # When it answered last, and was last found to fail.
@@ -151,7 +157,7 @@ class TargetHealth:
             self.epoch = max(self.epoch, self.until)
             self.show(_RESTING, self.wakes, self.until)
 
-    def show(self, level: Level, until: float, since: float, answers: float | None = None) -> None:
+    def show(self, level: HealthLevel, until: float, since: float, answers: float | None = None) -> None:
         """Stand at a level; a suspect one with its share of answers, which is counted here unless it is handed in."""
         if level is not self.level:
             self.stands = since
@@ -160,11 +166,11 @@ class TargetHealth:
             self.shown = GOOD
         elif level is _SUSPECT:
             counted = self.answers / self.calls if self.calls else 0.0
-            self.shown = Standing(level, until, counted if answers is None else answers)
+            self.shown = HealthState(level, until, counted if answers is None else answers)
         else:
-            self.shown = Standing(level, until, prompt=self.prompt and level is not _RAMPING)
+            self.shown = HealthState(level, until, prompt=self.prompt and level is not _RAMPING)
 
-    def enter(self, level: Level, until: float, now: float) -> None:
+    def enter(self, level: HealthLevel, until: float, now: float) -> None:
         """Come to another level by what was found out here: a step down begins a new epoch."""
         if _RANKS[level] < _RANKS[self.level]:
             self.begin_epoch(now)
@@ -177,7 +183,7 @@ class TargetHealth:
 
     # Other workers.
 
-    def adopt(self, notice: Notice) -> bool:
+    def adopt(self, notice: HealthUpdate) -> bool:
         """Take over what another worker found out, if it holds against what is known here."""
         shown = self.shown
         known = (self.epoch, _RANKS[self.level], self.until, self.rests, shown.answers, shown.prompt)
@@ -204,9 +210,9 @@ class TargetHealth:
             self.wakes = notice.until if notice.level is _RESTING else notice.wakes
         return True
 
-    def notice(self, target: str) -> Notice:
+    def notice(self, target: str) -> HealthUpdate:
         """What the other workers are told."""
-        return Notice(
+        return HealthUpdate(
             target,
             self.level,
             self.until,

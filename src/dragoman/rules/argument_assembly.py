@@ -32,7 +32,7 @@ _BEFORE_VALUES = ":[,"
 _AFTER_VALUES = ",}]"
 
 
-class ArgumentsSaid:
+class ArgumentAssembler:
     """What was said of one call's arguments; `free` text is never whole and is taken as it comes."""
 
     __slots__ = (

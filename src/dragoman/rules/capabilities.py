@@ -16,7 +16,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.rules import ids
 
 
-class Abilities(Struct, frozen=True, kw_only=True):
+class Capabilities(Struct, frozen=True, kw_only=True):
     """One model behind one endpoint. The defaults are those of an unknown server that only knows the common core."""
 
     # Whether the endpoint is the vendor's own: all optional members of the protocol may be sent.
@@ -106,7 +106,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     version: str = "2023-06-01"
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class CapabilityRow(Struct, frozen=True, kw_only=True):
     """What is known of the models that match: shell patterns, lower case; None matches everything."""
 
     protocol: str
@@ -165,16 +165,18 @@ _BEFORE_4_6: JsonObject = {
     "forced_with_thinking": False,
 }
 
-ROWS: tuple[Row, ...] = (
-    Row(protocol=_A, model="*claude*", changes=_CLAUDE),
-    Row(protocol=_A, model="*claude*fable-5*", changes={**_LATE, "thinking": ["adaptive"]}),
-    Row(protocol=_A, model="*claude*mythos-5*", changes={**_LATE, "thinking": ["adaptive"]}),
-    Row(protocol=_A, model="*claude*fable-5[-.]1*", changes={"forced_choice": False}),
-    Row(protocol=_A, model="*claude*mythos-5[-.]1*", changes={"forced_choice": False}),
-    Row(protocol=_A, model="*claude*opus-5*", changes=_LATE),
-    Row(protocol=_A, model="*claude*opus-5[-.]5*", changes={"thinking": ["adaptive"], "forced_choice": False}),
-    Row(protocol=_A, model="*claude*sonnet-5*", changes={"max_output": 128000}),
-    Row(
+ROWS: tuple[CapabilityRow, ...] = (
+    CapabilityRow(protocol=_A, model="*claude*", changes=_CLAUDE),
+    CapabilityRow(protocol=_A, model="*claude*fable-5*", changes={**_LATE, "thinking": ["adaptive"]}),
+    CapabilityRow(protocol=_A, model="*claude*mythos-5*", changes={**_LATE, "thinking": ["adaptive"]}),
+    CapabilityRow(protocol=_A, model="*claude*fable-5[-.]1*", changes={"forced_choice": False}),
+    CapabilityRow(protocol=_A, model="*claude*mythos-5[-.]1*", changes={"forced_choice": False}),
+    CapabilityRow(protocol=_A, model="*claude*opus-5*", changes=_LATE),
+    CapabilityRow(
+        protocol=_A, model="*claude*opus-5[-.]5*", changes={"thinking": ["adaptive"], "forced_choice": False}
+    ),
+    CapabilityRow(protocol=_A, model="*claude*sonnet-5*", changes={"max_output": 128000}),
+    CapabilityRow(
         protocol=_A,
         model="*claude*sonnet-5[-.]5*",
         changes={
@@ -183,11 +185,11 @@ ROWS: tuple[Row, ...] = (
             "late_system": True,
         },
     ),
-    Row(protocol=_A, model="*claude*haiku-5[-.]5*", changes=_LATE),
-    Row(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE}),
-    Row(protocol=_A, model="*claude*opus-4[-.]7*", changes={"max_output": 128000}),
+    CapabilityRow(protocol=_A, model="*claude*haiku-5[-.]5*", changes=_LATE),
+    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE}),
+    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]7*", changes={"max_output": 128000}),
     *(
-        Row(
+        CapabilityRow(
             protocol=_A,
             model=f"*claude*{line}-4[-.]6*",
             changes={
@@ -200,7 +202,7 @@ ROWS: tuple[Row, ...] = (
         )
         for line, limit in (("opus", 128000), ("sonnet", 64000))
     ),
-    Row(
+    CapabilityRow(
         protocol=_A,
         model="*claude*opus-4[-.]5*",
         changes={
@@ -210,25 +212,25 @@ ROWS: tuple[Row, ...] = (
             "max_output": 64000,
         },
     ),
-    Row(protocol=_A, model="*claude*sonnet-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    Row(protocol=_A, model="*claude*haiku-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    Row(protocol=_A, model="*claude*opus-4[-.]1*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    Row(protocol=_A, model="*claude*opus-4-2025*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    Row(protocol=_A, model="*claude*opus-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    Row(protocol=_A, model="*claude*sonnet-4-2025*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    Row(protocol=_A, model="*claude*sonnet-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    Row(protocol=_A, model="*claude-3-7*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    Row(
+    CapabilityRow(protocol=_A, model="*claude*sonnet-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    CapabilityRow(protocol=_A, model="*claude*haiku-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]1*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    CapabilityRow(protocol=_A, model="*claude*opus-4-2025*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    CapabilityRow(protocol=_A, model="*claude*sonnet-4-2025*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    CapabilityRow(protocol=_A, model="*claude*sonnet-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    CapabilityRow(protocol=_A, model="*claude-3-7*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    CapabilityRow(
         protocol=_A,
         model="*claude-3-5*",
         changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 8192},
     ),
-    Row(
+    CapabilityRow(
         protocol=_A,
         model="*claude-3-[hos]*",
         changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 4096},
     ),
-    Row(
+    CapabilityRow(
         protocol=_R,
         changes={
             "official": True,
@@ -241,9 +243,9 @@ ROWS: tuple[Row, ...] = (
         },
     ),
     # Whoever imitates OpenAI takes the ids it said, and Kimi's models fail on others.
-    Row(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True, "call_ids": "any"}),
-    Row(protocol=_A, model="*kimi*", changes={"call_ids": "any"}, source=_KIMI_CALLS),
-    Row(
+    CapabilityRow(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True, "call_ids": "any"}),
+    CapabilityRow(protocol=_A, model="*kimi*", changes={"call_ids": "any"}, source=_KIMI_CALLS),
+    CapabilityRow(
         protocol=_C,
         upstream="openai",
         changes={
@@ -254,36 +256,38 @@ ROWS: tuple[Row, ...] = (
             "tool_limit": 128,
         },
     ),
-    Row(protocol=_C, upstream="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
+    CapabilityRow(protocol=_C, upstream="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
     # OpenAI's models are behind other names only through those who pass them on to OpenAI or Azure.
     *(
-        Row(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"}, source=_LONG_IDS)
+        CapabilityRow(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"}, source=_LONG_IDS)
         for prefix in ("", "*/")
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[3-9]*", "chatgpt-*")
     ),
     # OpenAI's reasoning models refuse `max_tokens` and `stop` wherever they are served.
     *(
-        Row(protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True})
+        CapabilityRow(
+            protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True}
+        )
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     *(
-        Row(protocol=_C, model=pattern, upstream="openai", changes={"tools_with_reasoning": False})
+        CapabilityRow(protocol=_C, model=pattern, upstream="openai", changes={"tools_with_reasoning": False})
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*")
     ),
     *(
-        Row(protocol=_R, model=pattern, changes={"reasons": True})
+        CapabilityRow(protocol=_R, model=pattern, changes={"reasons": True})
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     # While they reason they sample as they like.
     *(
-        Row(protocol=protocol, model=pattern, changes={"sampling_with_reasoning": False})
+        CapabilityRow(protocol=protocol, model=pattern, changes={"sampling_with_reasoning": False})
         for protocol in (_C, _R)
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
-    Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
+    CapabilityRow(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
     # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served.
     *(
-        Row(protocol=_C, model=model, upstream=upstream, changes={"echo_thinking": "turns"}, source=source)
+        CapabilityRow(protocol=_C, model=model, upstream=upstream, changes={"echo_thinking": "turns"}, source=source)
         for model, upstream, source in (
             ("*deepseek*", None, _DEEPSEEK_THINKING),
             ("*kimi*", None, _KIMI_THINKING),
@@ -291,34 +295,34 @@ ROWS: tuple[Row, ...] = (
             ("*", "moonshot", _KIMI_THINKING),
         )
     ),
-    Row(
+    CapabilityRow(
         protocol=_C,
         upstream="deepseek",
         changes={"demands_thinking": True, "forced_with_thinking": False},
         source=_DEEPSEEK_THINKING,
     ),
     # The empty string counts as missing there.
-    Row(
+    CapabilityRow(
         protocol=_C,
         model="*kimi*",
         upstream="moonshot",
         changes={"demands_thinking": True, "missing_thinking": " "},
         source="https://github.com/theopenco/llmgateway/pull/2093",
     ),
-    Row(
+    CapabilityRow(
         protocol=_C,
         upstream="mistral",
         changes={"call_ids": "mistral"},
         source="https://github.com/anomalyco/opencode/issues/1680",
     ),
-    Row(
+    CapabilityRow(
         protocol=_C,
         upstream="mistral",
         changes={"prefill": True},
         source="https://github.com/mistralai/client-python/blob/main/docs/models/assistantmessage.md",
     ),
     # Its own examples replay the thinking of every turn.
-    Row(
+    CapabilityRow(
         protocol=_C,
         upstream="mistral",
         changes={"echo_thinking": "all"},
@@ -327,20 +331,20 @@ ROWS: tuple[Row, ...] = (
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
     # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
     # https://github.com/NousResearch/hermes-agent/issues/20154.
-    Row(protocol=_C, upstream="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
+    CapabilityRow(protocol=_C, upstream="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
     *(
-        Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
+        CapabilityRow(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
         for family in _MISTRAL
     ),
     # Instructions after an answer are as unexpected.
-    Row(protocol=_C, upstream="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
+    CapabilityRow(protocol=_C, upstream="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
     *(
-        Row(protocol=_C, model=f"*{family}*", changes={"system_anywhere": False}, source=_MISTRAL_ORDER)
+        CapabilityRow(protocol=_C, model=f"*{family}*", changes={"system_anywhere": False}, source=_MISTRAL_ORDER)
         for family in _MISTRAL
     ),
     # Gemini 3 refuses a step whose first call is unproven; another model could give no proof.
     *(
-        Row(
+        CapabilityRow(
             protocol=_C,
             model=model,
             upstream="google",
@@ -360,7 +364,9 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 }
 
 
-def abilities_of(protocol: str, model: str, upstream: str = "", rows: tuple[Row, ...] = ()) -> Abilities:
+def capabilities_of(
+    protocol: str, model: str, upstream: str = "", rows: tuple[CapabilityRow, ...] = ()
+) -> Capabilities:
     """What is known of a model behind an upstream; the caller's rows have the last word."""
     if not rows and (found := _MEMO.get((protocol, model, upstream))) is not None:
         return found
@@ -374,15 +380,15 @@ def abilities_of(protocol: str, model: str, upstream: str = "", rows: tuple[Row,
     return known
 
 
-_MEMO: dict[tuple[str, str, str], Abilities] = {}
+_MEMO: dict[tuple[str, str, str], Capabilities] = {}
 _MEMO_LIMIT = 1024
 
 
-def _known(protocol: str, model: str, upstream: str) -> Abilities:
+def _known(protocol: str, model: str, upstream: str) -> Capabilities:
     key = (protocol, model, upstream)
     found = _MEMO.get(key)
     if found is None:
-        found = Abilities()
+        found = Capabilities()
         for row in ROWS:
             if _matches(row, protocol, model, upstream):
                 found = _changed(found, row.changes)
@@ -392,7 +398,7 @@ def _known(protocol: str, model: str, upstream: str) -> Abilities:
     return found
 
 
-def _matches(row: Row, protocol: str, model: str, upstream: str) -> bool:
+def _matches(row: CapabilityRow, protocol: str, model: str, upstream: str) -> bool:
     return (
         row.protocol == protocol
         and (row.upstream is None or row.upstream == upstream)
@@ -400,13 +406,13 @@ def _matches(row: Row, protocol: str, model: str, upstream: str) -> bool:
     )
 
 
-def _changed(abilities: Abilities, changes: JsonObject) -> Abilities:
-    known = set(Abilities.__struct_fields__)
+def _changed(abilities: Capabilities, changes: JsonObject) -> Capabilities:
+    known = set(Capabilities.__struct_fields__)
     for name in changes:
         if name not in known:
             raise DragomanError(f"unknown ability {name!r}; known are {', '.join(sorted(known))}")
     merged = {**msgspec.to_builtins(abilities), **changes}
     try:
-        return msgspec.convert(merged, Abilities)
+        return msgspec.convert(merged, Capabilities)
     except msgspec.ValidationError as error:
         raise DragomanError(f"an ability of the wrong type: {error}") from None

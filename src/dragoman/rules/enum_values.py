@@ -14,7 +14,7 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.losses import Ledger, Place
 
 
-class Words(Struct, frozen=True, kw_only=True):
+class EnumValues(Struct, frozen=True, kw_only=True):
     """The words of one member: those that are listed, how others are told, and what is told of words nobody knows."""
 
     feature: Feature

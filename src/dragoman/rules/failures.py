@@ -118,7 +118,7 @@ _STATUS_WORDS: tuple[tuple[str, int], ...] = (
 )
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class ErrorReport(Struct, frozen=True, kw_only=True):
     """What an error body says, before it is given a class; the message is never empty.
 
     `within` is what the error inside of it says, which may tell more.
@@ -129,7 +129,7 @@ class Report(Struct, frozen=True, kw_only=True):
     native: str
     code: str | None
     param: str | None
-    within: Report | None = None
+    within: ErrorReport | None = None
 
 
 def error_body(raw: bytes | JsonObject) -> JsonObject:
@@ -163,7 +163,7 @@ def report_of(
     statuses: Mapping[str, int],
     code: str | None = None,
     depth: int = DEEPEST,
-) -> Report:
+) -> ErrorReport:
     """Read an error of any shape, and those that it holds.
 
     Without a status of the answer (O2) the error's own counts, or that of its words: those of the protocol in
@@ -192,7 +192,7 @@ def report_of(
     if status is None:
         # Of all that is told without any status, only an overflow is known by its words alone.
         status = 400 if is_context_overflow(400, code, message) else 500
-    return Report(
+    return ErrorReport(
         status=status,
         message=message or silent(status),
         native=native,
@@ -207,7 +207,7 @@ def silent(status: int) -> str:
     return f"upstream answered {status}"
 
 
-def kind_by_words(report: Report) -> FailureKind | None:
+def kind_by_words(report: ErrorReport) -> FailureKind | None:
     """The class that the words of an error tell whatever protocol it speaks, where they tell one."""
     if is_context_overflow(report.status, report.code, report.message):
         return FailureKind.CONTEXT_OVERFLOW

@@ -26,7 +26,7 @@ from dragoman.model.parts import Text
 Sink = Callable[[Event], None]
 
 
-class Serializer:
+class PartSerializer:
     """Passes events on to a sink so that at most one part is open, numbered from 0 without gaps."""
 
     __slots__ = ("_blank", "_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting", "held")

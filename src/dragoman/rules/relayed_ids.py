@@ -19,7 +19,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.ids import ANY, IdRule, call_id
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import Span, replaced
+from dragoman.wire.json_spans import JsonSpan, replaced
 
 
 class Ids(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Ids(Struct, frozen=True):
 
     entries: str
     results: Callable[[bytes], list[bytes]]
-    spans: Callable[[bytes], tuple[list[Span], list[Span]]]
+    spans: Callable[[bytes], tuple[list[JsonSpan], list[JsonSpan]]]
     # How often that member says an id: calls may have it, too.
     times: int = 1
 
@@ -63,7 +63,7 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     results: Counter[str] = Counter()
 
     def rewrite(entry: bytes, number: int) -> list[bytes] | None:
-        edits: list[tuple[Span, bytes]] = []
+        edits: list[tuple[JsonSpan, bytes]] = []
         for spans, count in zip(ids.spans(entry), (calls, results), strict=True):
             for span in spans:
                 said = _read(entry[span.start : span.end])

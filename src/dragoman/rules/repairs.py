@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.envelope import is_envelope
-from dragoman.wire.json_spans import Span, elements_of, gaps, replaced
+from dragoman.wire.json_spans import JsonSpan, elements_of, gaps, replaced
 
 # Whether the bytes between two places may need a repair.
 Scan: TypeAlias = Callable[[bytes, int, int], bool]
@@ -24,8 +24,8 @@ def rewritten(body: bytes, key: str, scan: Scan, rewrite: Rewrite) -> bytes | No
     """The same bytes with some entries of a top-level list cut out or rewritten; None if there are none."""
     if not scan(body, 0, len(body)):
         return None
-    cuts: list[Span] = []
-    edits: list[tuple[Span, bytes]] = []
+    cuts: list[JsonSpan] = []
+    edits: list[tuple[JsonSpan, bytes]] = []
     for number, entry in elements_of(body, key):
         if not scan(body, entry.start, entry.end):
             continue

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
-from dragoman.rules.capabilities import Abilities
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.envelope import Envelope, is_envelope, seal, unseal
 from dragoman.wire.duplicate_keys import folded
 
@@ -116,7 +116,7 @@ def _holds(value: JsonValue) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def opens(content: Seal, protocol: str, model: str, abilities: Abilities, upstream: str | None = None) -> bool:
+def opens(content: Seal, protocol: str, model: str, abilities: Capabilities, upstream: str | None = None) -> bool:
     """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2).
 
     Chat reasoning is bound to the upstream that emitted it as well (V7): pass `upstream` there.

@@ -27,7 +27,7 @@ def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
     return stops
 
 
-class StopStrings:
+class StopSequences:
     """Several strings as one machine (Aho and Corasick), which looks at each character once, however many there are.
 
     A state is the beginning of a string, the longest that the text so far ends in; 0 is that of none.
@@ -103,8 +103,8 @@ class StopScanner:
 
     __slots__ = ("_held", "_state", "_stops", "matched")
 
-    def __init__(self, stops: StopStrings | tuple[str, ...]) -> None:
-        self._stops = stops if isinstance(stops, StopStrings) else StopStrings(stops)
+    def __init__(self, stops: StopSequences | tuple[str, ...]) -> None:
+        self._stops = stops if isinstance(stops, StopSequences) else StopSequences(stops)
         self._state = 0
         self._held = ""
         self.matched: str | None = None
@@ -133,7 +133,7 @@ class StopStage:
     """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = StopStrings(stops)
+        self._stops = StopSequences(stops)
         self.matched = False
         self._scanners: dict[int, StopScanner] = {}
         self._open: set[int] = set()

@@ -57,7 +57,7 @@ _MOST_KEPT = 64
 _Place: TypeAlias = tuple[object, ...]
 
 
-class Halves:
+class SurrogateJoiner:
     """Reads the JSON of one answer, whole or frame by frame."""
 
     __slots__ = ("_kept", "_ledger", "_lost")

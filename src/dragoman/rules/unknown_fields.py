@@ -14,7 +14,7 @@ from dragoman.model.losses import Ledger, Place
 from dragoman.rules.extras import FEATURES, is_neutral
 
 
-class Unknowns:
+class UnknownFields:
     """Reports what one stream says and nobody reads; a name counts once at its place, however often it comes."""
 
     __slots__ = ("_ledger", "_origin", "_told")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING, WORKFLOW, Classed
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING, WORKFLOW, Classification
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
 
 # What is known of where a history ended: only that a longer one goes on from there; that the exchange failed; that it
@@ -30,7 +30,7 @@ _GROWING = TALKING | {SIDE}
 MADE_UP = "~"
 
 
-class Spot(Struct, frozen=True):
+class ThreadKey(Struct, frozen=True):
     """By which names an exchange goes; "" is to be found out."""
 
     session: str = ""
@@ -42,10 +42,10 @@ class Spot(Struct, frozen=True):
     guessed: bool = False
 
 
-_NO_NAMES = Spot()
+_NO_NAMES = ThreadKey()
 
 
-class Tip(Struct, frozen=True):
+class HistoryHead(Struct, frozen=True):
     """What is known by a digest: a thread, its session and class, and whether it ends there."""
 
     thread: int
@@ -61,10 +61,10 @@ class Known(Struct, frozen=True, kw_only=True):
     session: int = 0
     thread: int = 0
     parent: int = 0
-    tips: Mapping[str, Sequence[Tip]] = {}
+    tips: Mapping[str, Sequence[HistoryHead]] = {}
 
 
-class Placement(Struct, gc=False):
+class Assignment(Struct, gc=False):
     """Where an exchange belongs. A session or thread of 0 is to be begun, by its name.
 
     It is filled in by one rule after the other; whoever is given it changes nothing.
@@ -93,7 +93,7 @@ class Placement(Struct, gc=False):
 class _Grown(Struct, frozen=True):
     """What a history is known to go on from: a thread, or one that it leaves."""
 
-    tip: Tip
+    tip: HistoryHead
     rule: str
     sure: int
     forks: bool = False
@@ -101,7 +101,7 @@ class _Grown(Struct, frozen=True):
     passed: tuple[str, ...] = ()
 
 
-def spot_of(facts: Facts, kind: str) -> Spot:
+def spot_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
     """By which names an exchange of a class goes."""
     if not facts.session:
         return _NO_NAMES
@@ -111,26 +111,26 @@ def spot_of(facts: Facts, kind: str) -> Spot:
     if kind == COMPACTION:
         # Of the thread that is summarised.
         name = f"{kind}:{facts.thread}" if facts.thread else kind
-        return Spot(facts.session, name, facts.thread or MAIN)
+        return ThreadKey(facts.session, name, facts.thread or MAIN)
     if kind == SIDE:
-        return Spot(facts.session, "", facts.thread or MAIN)
+        return ThreadKey(facts.session, "", facts.thread or MAIN)
     if facts.thread:
         parent = facts.parent or ("" if kind == MAIN else usual)
-        return Spot(facts.session, facts.thread, parent if parent != facts.thread else "")
+        return ThreadKey(facts.session, facts.thread, parent if parent != facts.thread else "")
     if kind == SUBAGENT:
-        return Spot(facts.session, "", facts.parent or MAIN, guessed=not facts.parent)
+        return ThreadKey(facts.session, "", facts.parent or MAIN, guessed=not facts.parent)
     if kind == MAIN:
         # Who names sessions for others may have several conversations in one.
-        return Spot(facts.session, "" if not facts.client and facts.source == "x-dragoman-session" else MAIN)
-    return Spot(facts.session, kind, MAIN if kind == WORKFLOW else "")
+        return ThreadKey(facts.session, "" if not facts.client and facts.source == "x-dragoman-session" else MAIN)
+    return ThreadKey(facts.session, kind, MAIN if kind == WORKFLOW else "")
 
 
-def _opencode_spot(facts: Facts, kind: str) -> Spot:
+def _opencode_spot(facts: ExchangeFacts, kind: str) -> ThreadKey:
     """Its agents have sessions of their own, which are threads of the one that they were begun from."""
     if facts.parent and facts.parent != facts.session:
         thread = facts.session if kind in TALKING else f"{kind}:{facts.session}"
-        return Spot(facts.parent, thread, MAIN, alias=facts.parent)
-    return Spot(facts.session, MAIN if kind in TALKING else kind, alias=facts.session)
+        return ThreadKey(facts.parent, thread, MAIN, alias=facts.parent)
+    return ThreadKey(facts.session, MAIN if kind in TALKING else kind, alias=facts.session)
 
 
 def alias_of(key: str, name: str) -> str:
@@ -153,28 +153,28 @@ def answer_of(digest: str) -> str:
     return _RESPONSE + digest
 
 
-def tip_of(facts: Facts) -> str:
+def tip_of(facts: ExchangeFacts) -> str:
     """By which the end of a history is found."""
     return _TIP + facts.tip
 
 
-def origin_of(facts: Facts) -> str:
+def origin_of(facts: ExchangeFacts) -> str:
     """By which the threads are found whose sessions go on from the end of this history and were placed before it."""
     return _ORIGIN + facts.tip
 
 
-def window_in(facts: Facts, kind: str) -> str:
+def window_in(facts: ExchangeFacts, kind: str) -> str:
     """The window that an exchange of a class is in; "" of what has none."""
     return (facts.window or facts.opening) if kind in TALKING else ""
 
 
-def window_of(thread: int, facts: Facts, kind: str) -> str:
+def window_of(thread: int, facts: ExchangeFacts, kind: str) -> str:
     """By which it is found whether a window of a thread is a new one; "" of what has none."""
     window = window_in(facts, kind)
     return f"{_WINDOW}{thread}:{window}" if window else ""
 
 
-def wanted(facts: Facts, spot: Spot, known: Known) -> tuple[str, ...]:
+def wanted(facts: ExchangeFacts, spot: ThreadKey, known: Known) -> tuple[str, ...]:
     """The digests to be looked up for an exchange."""
     found = list(taken(facts, spot)) if facts.prompts else []
     if known.thread:
@@ -191,10 +191,12 @@ def wanted(facts: Facts, spot: Spot, known: Known) -> tuple[str, ...]:
     return tuple(found)
 
 
-def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up: str, answered: bool) -> Placement:
+def assign(
+    facts: ExchangeFacts, classed: Classification, spot: ThreadKey, known: Known, *, made_up: str, answered: bool
+) -> Assignment:
     """Where an exchange belongs; `made_up` is a name that nothing else has."""
     kind = classed.kind
-    placed = Placement(
+    placed = Assignment(
         known.session,
         spot.session or MADE_UP + made_up,
         known.thread,
@@ -228,7 +230,7 @@ def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up:
     return placed
 
 
-def _link(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None) -> None:
+def _link(placed: Assignment, facts: ExchangeFacts, spot: ThreadKey, known: Known, grown: _Grown | None) -> None:
     """Link a new session that has a name with the one of the same key that has said all that before.
 
     That somebody asks the same is no sign of it: an answer must be in it. The other session may be in the journal of
@@ -243,7 +245,9 @@ def _link(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gro
     placed.origin, placed.link = grown.tip.session, CONTINUES if ended else FORK
 
 
-def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None, made_up: str) -> None:
+def _begin(
+    placed: Assignment, facts: ExchangeFacts, spot: ThreadKey, known: Known, grown: _Grown | None, made_up: str
+) -> None:
     """Begin a thread that is found by growth and does not go on from any."""
     classed_sure = placed.sure
     if facts.before:
@@ -279,14 +283,14 @@ def _begin(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Gr
         placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
 
 
-def _waiting(facts: Facts, spot: Spot) -> str:
+def _waiting(facts: ExchangeFacts, spot: ThreadKey) -> str:
     """By which a later history says with its prompts whose agent this one is; "" of who is no other's agent."""
     if not facts.asks or (spot.session and not spot.guessed) or not _has_tools(facts):
         return ""
     return _asked(facts.asks, spot.session)[-1]
 
 
-def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
+def taken(facts: ExchangeFacts, spot: ThreadKey) -> tuple[str, ...]:
     """By which the agents were found that the prompts of an exchange went to."""
     if not facts.prompts:
         return ()
@@ -298,7 +302,7 @@ def role_of(session: int, prompt: str) -> str:
     return f"{_ROLE}{session}:{prompt}"
 
 
-def labelled(facts: Facts, spot: Spot, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def labelled(facts: ExchangeFacts, spot: ThreadKey, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The types of agents that an exchange names, each with the digests by which the agents are found."""
     for prompt, agent in zip(facts.prompts, facts.agents, strict=False):
         if agent:
@@ -311,12 +315,12 @@ def _asked(prompt: str, session: str) -> tuple[str, ...]:
     return (found, f"{found}:{session}") if session else (found,)
 
 
-def _has_tools(facts: Facts) -> bool:
+def _has_tools(facts: ExchangeFacts) -> bool:
     """Whether somebody may be an agent of another: it has tools."""
     return facts.shape is not None and facts.shape.tools > 0
 
 
-def _hang(placed: Placement, spot: Spot, known: Known) -> None:
+def _hang(placed: Assignment, spot: ThreadKey, known: Known) -> None:
     """Hang a new thread under its parent; where that is not known yet, it hangs under its session, and says so."""
     if not spot.parent:
         return
@@ -328,10 +332,10 @@ def _hang(placed: Placement, spot: Spot, known: Known) -> None:
         placed.awaits, placed.rule, placed.sure = spot.parent, "parent missing", min(placed.sure, 40)
 
 
-def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | None:
+def _grown(facts: ExchangeFacts, kind: str, known: Known, *, within: int) -> _Grown | None:
     """What a history goes on from, or leaves."""
 
-    def able(digest: str) -> list[Tip]:
+    def able(digest: str) -> list[HistoryHead]:
         tips = known.tips.get(digest, ())
         return [tip for tip in tips if tip.kind == kind and (not within or tip.session == within)]
 
@@ -352,7 +356,7 @@ def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | No
     return None
 
 
-def _kept(facts: Facts, state: int) -> tuple[tuple[str, int], ...]:
+def _kept(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
     """What is kept of an exchange, so that later ones find it."""
     kept: tuple[tuple[str, int], ...] = ((_TIP + facts.tip, state),) if facts.tip else ()
     if facts.answer_call:

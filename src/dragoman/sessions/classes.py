@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from dragoman.sessions.facts import Facts, Shape
+from dragoman.sessions.facts import ExchangeFacts, Shape
 from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE, TELLING_TOOLS
 
 MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER = (
@@ -54,7 +54,7 @@ _LONGEST_WORD = 40
 _unfit = re.compile(r"[^a-z0-9_.-]+").sub
 
 
-class Classed(Struct, frozen=True):
+class Classification(Struct, frozen=True):
     """A class, the rule that it is by, and how sure that is, from 0 to 100."""
 
     kind: str
@@ -62,18 +62,18 @@ class Classed(Struct, frozen=True):
     sure: int
 
 
-_UNKNOWN = Classed(MAIN, "nothing said", 50)
-_AGENT = Classed(SUBAGENT, "agent id", 100)
-_CHILD = Classed(SUBAGENT, "parent id", 100)
-_NO_TOOLS = Classed(UTILITY, "no tools", 80)
-_MAIN_BY_LENGTH, _SUBAGENT_BY_LENGTH = Classed(MAIN, "length", 80), Classed(SUBAGENT, "length", 70)
-_MCP_BY_LENGTH, _UTILITY_BY_LENGTH = Classed(MCP, "length", 60), Classed(UTILITY, "length", 60)
-_NO_PARENT = Classed(MAIN, "no parent id", 90)
-_MAIN_BY_TOOLS, _SUBAGENT_BY_TOOLS = Classed(MAIN, "tools", 80), Classed(SUBAGENT, "tools", 70)
-_SAID = {word: Classed(kind, "said", 100) for word, kind in WORDS.items()}
+_UNKNOWN = Classification(MAIN, "nothing said", 50)
+_AGENT = Classification(SUBAGENT, "agent id", 100)
+_CHILD = Classification(SUBAGENT, "parent id", 100)
+_NO_TOOLS = Classification(UTILITY, "no tools", 80)
+_MAIN_BY_LENGTH, _SUBAGENT_BY_LENGTH = Classification(MAIN, "length", 80), Classification(SUBAGENT, "length", 70)
+_MCP_BY_LENGTH, _UTILITY_BY_LENGTH = Classification(MCP, "length", 60), Classification(UTILITY, "length", 60)
+_NO_PARENT = Classification(MAIN, "no parent id", 90)
+_MAIN_BY_TOOLS, _SUBAGENT_BY_TOOLS = Classification(MAIN, "tools", 80), Classification(SUBAGENT, "tools", 70)
+_SAID = {word: Classification(kind, "said", 100) for word, kind in WORDS.items()}
 
 
-def class_of(facts: Facts) -> Classed:
+def class_of(facts: ExchangeFacts) -> Classification:
     """The class of the thread that an exchange is of."""
     if facts.said_class:
         return _said(facts.said_class)
@@ -86,12 +86,12 @@ def class_of(facts: Facts) -> Classed:
     return _UNKNOWN
 
 
-def _said(word: str) -> Classed:
+def _said(word: str) -> Classification:
     known = _SAID.get(word)
-    return known or Classed(f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
+    return known or Classification(f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
 
 
-def _claude(shape: Shape, source: str) -> Classed:
+def _claude(shape: Shape, source: str) -> Classification:
     """By the length of its instructions; a title has many and no tools."""
     if not shape.tools:
         return _NO_TOOLS
@@ -105,7 +105,7 @@ def _claude(shape: Shape, source: str) -> Classed:
     return _UTILITY_BY_LENGTH
 
 
-def _opencode(shape: Shape, source: str) -> Classed:
+def _opencode(shape: Shape, source: str) -> Classification:
     """By its tools; since it says of what session an agent is, what says its own and no other is no agent."""
     if not shape.tools:
         return _NO_TOOLS

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from dragoman.model.session_hints import Speech
+from dragoman.model.session_hints import SessionHints
 from dragoman.sessions.classes import SUBAGENT, WORDS
-from dragoman.sessions.facts import MOST_ID, NOTHING, Facts, Shape
+from dragoman.sessions.facts import MOST_ID, NOTHING, ExchangeFacts, Shape
 from dragoman.sessions.rules import (
     CLAUDE_CODE,
     CODEX,
@@ -36,7 +36,7 @@ _CLAUDE_PREFIX = b"x-claude-code-"
 # https://github.com/anthropics/claude-code: the older form of `metadata.user_id`.
 _older_user = re.compile(r"user_[0-9a-f]*_account_[0-9a-f-]*_session_([0-9a-zA-Z-]+)").fullmatch
 _SESSION = "ses_"
-_ONLY_CLIENT: dict[str, Facts] = {"": NOTHING}
+_ONLY_CLIENT: dict[str, ExchangeFacts] = {"": NOTHING}
 # Clients by what they say that they are, as often as it was heard of late; others are cut.
 _CLIENTS: dict[tuple[bytes, bytes], str] = {}
 _MOST_CLIENTS = 256
@@ -89,7 +89,7 @@ def _client_of(agent: bytes, originator: bytes) -> str:
     return ""
 
 
-def heard(headers: Iterable[tuple[bytes, bytes]]) -> Facts:
+def heard(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
     """What headers, with their names in lower case, say of who is speaking."""
     found = dict(headers)
     client = client_of(found.get(_AGENT, b"")[:MOST_ID], found.get(_ORIGINATOR, b"")[:MOST_ID])
@@ -114,14 +114,14 @@ def heard(headers: Iterable[tuple[bytes, bytes]]) -> Facts:
     return replace(_only(client), **said)
 
 
-def _only(client: str) -> Facts:
+def _only(client: str) -> ExchangeFacts:
     facts = _ONLY_CLIENT.get(client)
     if facts is None:
-        facts = _ONLY_CLIENT[client] = Facts(client=client)
+        facts = _ONLY_CLIENT[client] = ExchangeFacts(client=client)
     return facts
 
 
-def spoken(facts: Facts, speech: Speech) -> Facts:
+def spoken(facts: ExchangeFacts, speech: SessionHints) -> ExchangeFacts:
     """The same with what the body shows."""
     said: dict[str, str] = {}
     if facts.client == CODEX and speech.metadata and not facts.thread:
@@ -166,7 +166,7 @@ def cleaned(text: str) -> str:
     return text if text.isprintable() else "".join([letter if letter.isprintable() else "?" for letter in text])
 
 
-def _session_in(client: str, speech: Speech) -> tuple[str, str]:
+def _session_in(client: str, speech: SessionHints) -> tuple[str, str]:
     """The session that a body names, and the member that does."""
     if speech.user:
         older = _older_user(speech.user)

@@ -18,7 +18,7 @@ class Shape(Struct, frozen=True, array_like=True, gc=False):
     telling: tuple[str, ...] = ()
 
 
-class Facts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What is known of the speaker of one exchange. New members are added at the end alone."""
 
     # The client's own ids, and which header or member they are from.
@@ -55,12 +55,12 @@ class Facts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     named: tuple[tuple[str, str], ...] = ()
 
 
-NOTHING = Facts()
+NOTHING = ExchangeFacts()
 
 
-def of_thread(facts: Facts) -> Facts:
+def of_thread(facts: ExchangeFacts) -> ExchangeFacts:
     """What is kept with a thread: what its class is derived from, and by which its first window is known."""
-    return Facts(
+    return ExchangeFacts(
         session=facts.session,
         source=facts.source,
         thread=facts.thread,

@@ -17,7 +17,7 @@ CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI = "claude-code", "codex", "opencode", "
 HEADER, MEMBER = "header", "member"
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class HintRule(Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     # Of whom it is believed; "" is anybody.
@@ -56,35 +56,35 @@ PROGRAMS: tuple[Program, ...] = (
     Program(client=OPENCODE, originator="opencode", source=_MARCH),
 )
 
-RULES: tuple[Rule, ...] = (
-    Rule(field="x-dragoman-session", says="session", source="our own"),
+RULES: tuple[HintRule, ...] = (
+    HintRule(field="x-dragoman-session", says="session", source="our own"),
     # Claude Code. A subagent of main has no parent id: its parent is main.
-    Rule(field="x-claude-code-session-id", says="session", source=_CLAUDE),
-    Rule(field="x-claude-code-agent-id", says="thread", source=_CLAUDE),
-    Rule(field="x-claude-code-parent-agent-id", says="parent", source=_CLAUDE),
-    Rule(field="x-claude-code-request-class", says="said_class", source=_CLAUDE_HINTS),
-    Rule(field="x-claude-code-agent-type", says="agent", source=_CLAUDE_HINTS),
-    Rule(field="x-claude-code-prompt-id", says="prompt", source=_CLAUDE_HINTS),
-    Rule(place=MEMBER, field="metadata.user_id", says="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
+    HintRule(field="x-claude-code-session-id", says="session", source=_CLAUDE),
+    HintRule(field="x-claude-code-agent-id", says="thread", source=_CLAUDE),
+    HintRule(field="x-claude-code-parent-agent-id", says="parent", source=_CLAUDE),
+    HintRule(field="x-claude-code-request-class", says="said_class", source=_CLAUDE_HINTS),
+    HintRule(field="x-claude-code-agent-type", says="agent", source=_CLAUDE_HINTS),
+    HintRule(field="x-claude-code-prompt-id", says="prompt", source=_CLAUDE_HINTS),
+    HintRule(place=MEMBER, field="metadata.user_id", says="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
     # Codex. Its older names are such as anybody might use.
-    Rule(client=CODEX, field="x-codex-turn-metadata", says="turn", source=_CODEX),
-    Rule(client=CODEX, field="session-id", says="session", source=_CODEX),
-    Rule(client=CODEX, field="thread-id", says="thread", source=_CODEX),
-    Rule(client=CODEX, field="x-codex-parent-thread-id", says="parent", source=_CODEX),
-    Rule(client=CODEX, field="x-codex-window-id", says="window", source=_CODEX),
-    Rule(client=CODEX, field="x-openai-subagent", says="said_class", source=_CODEX),
-    Rule(client=CODEX, place=MEMBER, field="client_metadata", says="turn", source=_CODEX),
-    Rule(client=CODEX, field="session_id", says="session", source=_OLDER_CODEX, sure=95),
-    Rule(client=CODEX, field="conversation_id", says="session", source=_OLDER_CODEX, sure=95),
+    HintRule(client=CODEX, field="x-codex-turn-metadata", says="turn", source=_CODEX),
+    HintRule(client=CODEX, field="session-id", says="session", source=_CODEX),
+    HintRule(client=CODEX, field="thread-id", says="thread", source=_CODEX),
+    HintRule(client=CODEX, field="x-codex-parent-thread-id", says="parent", source=_CODEX),
+    HintRule(client=CODEX, field="x-codex-window-id", says="window", source=_CODEX),
+    HintRule(client=CODEX, field="x-openai-subagent", says="said_class", source=_CODEX),
+    HintRule(client=CODEX, place=MEMBER, field="client_metadata", says="turn", source=_CODEX),
+    HintRule(client=CODEX, field="session_id", says="session", source=_OLDER_CODEX, sure=95),
+    HintRule(client=CODEX, field="conversation_id", says="session", source=_OLDER_CODEX, sure=95),
     # OpenCode, whose agents have sessions of their own.
-    Rule(client=OPENCODE, field="x-session-id", says="session", source=_OPENCODE),
-    Rule(client=OPENCODE, field="x-session-affinity", says="session", source=_OPENCODE),
-    Rule(client=OPENCODE, field="x-parent-session-id", says="parent", source=_OPENCODE),
-    Rule(client=OPENCODE, field="session_id", says="session", source=_MARCH, sure=95),
-    Rule(client=OPENCODE, place=MEMBER, field="prompt_cache_key", says="session", source=f"{_OPENCODE}; {_MARCH}"),
+    HintRule(client=OPENCODE, field="x-session-id", says="session", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="x-session-affinity", says="session", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="x-parent-session-id", says="parent", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="session_id", says="session", source=_MARCH, sure=95),
+    HintRule(client=OPENCODE, place=MEMBER, field="prompt_cache_key", says="session", source=f"{_OPENCODE}; {_MARCH}"),
     # https://platform.openai.com/docs/guides/conversation-state
-    Rule(place=MEMBER, field="conversation", says="session", source="the Responses API", sure=95),
-    Rule(place=MEMBER, field="previous_response_id", says="previous", source="the Responses API", sure=95),
+    HintRule(place=MEMBER, field="conversation", says="session", source="the Responses API", sure=95),
+    HintRule(place=MEMBER, field="previous_response_id", says="previous", source="the Responses API", sure=95),
 )
 
 # Headers by which conversations are kept together in routing, too, each with the clients that it is believed of.

@@ -33,19 +33,19 @@ from __future__ import annotations
 
 from dragoman.store.async_store import Store
 from dragoman.store.conversations import LeaseLost
-from dragoman.store.database import MEMORY, Stored, Tables, open_tables
+from dragoman.store.database import MEMORY, StoredBytes, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
-from dragoman.store.work_item import Haste
+from dragoman.store.work_item import Expedite
 from dragoman.store.write_errors import not_writable
 
 __all__ = [
     "MEMORY",
-    "Haste",
+    "Expedite",
     "LeaseLost",
     "Store",
     "StoreBusy",
     "StoreError",
-    "Stored",
+    "StoredBytes",
     "Tables",
     "not_writable",
     "open_tables",

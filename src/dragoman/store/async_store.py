@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, store_error
-from dragoman.store.work_item import Haste, Unit
+from dragoman.store.work_item import Expedite, WorkItem
 from dragoman.store.worker_thread import Alarm, StoreThread
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Store:
         work: Callable[[Tables], T],
         patience: float | None = None,
         *,
-        haste: Haste | None = None,
+        haste: Expedite | None = None,
         at_last: bool = False,
         answer: Callable[[], int] | None = None,
         unheard: Callable[[T], object] | None = None,
@@ -119,7 +119,7 @@ class Store:
         *,
         writes: bool,
         while_moving: bool = False,
-        haste: Haste | None = None,
+        haste: Expedite | None = None,
         at_last: bool = False,
         answer: Callable[[], int] | None = None,
         unheard: Callable[[T], object] | None = None,
@@ -127,7 +127,7 @@ class Store:
     ) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        unit = Unit(
+        unit = WorkItem(
             work,
             self._told,
             writes=writes,
@@ -146,7 +146,7 @@ class Store:
             future.set_exception(error.with_traceback(None))
         return future
 
-    def hurry(self, haste: Haste) -> None:
+    def hurry(self, haste: Expedite) -> None:
         """Have units tried once more, now; a busy store is not waited for any longer."""
         haste.now = True
         self._thread.hurry()
@@ -165,7 +165,7 @@ class Store:
             self._lost("too much waited to be kept", self._refused - 1)
         self._refused = 0
         loop = asyncio.get_running_loop()
-        unit = Unit(work, self._told, writes=True, asked=0.0, patience=math.inf, loop=loop)
+        unit = WorkItem(work, self._told, writes=True, asked=0.0, patience=math.inf, loop=loop)
         unit.size = size
         try:
             self._thread.ask(unit)
@@ -177,7 +177,7 @@ class Store:
         else:
             self._posts += 1
 
-    def _told(self, unit: Unit[object], done: object, error: BaseException | None) -> None:
+    def _told(self, unit: WorkItem[object], done: object, error: BaseException | None) -> None:
         """Hand on what came of a unit, in the loop."""
         future = unit.future
         if unit.counts:
@@ -200,7 +200,7 @@ class Store:
         elif unit.writes:
             unit.loop.call_soon(self._lost, str(error), 1)
 
-    def _note(self, unit: Unit[object], error: BaseException | None) -> None:
+    def _note(self, unit: WorkItem[object], error: BaseException | None) -> None:
         if isinstance(error, StoreBusy) and unit.is_hurried:
             # Its client could not wait: others can.
             return

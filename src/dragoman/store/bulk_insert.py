@@ -13,7 +13,7 @@ from collections.abc import Sequence
 _MOST_ROWS, _MOST_VALUES = 32, 999
 
 
-class Addition:
+class BulkInsert:
     """The statements that add rows to a table; `conflict` says what becomes of those that are there."""
 
     __slots__ = ("_at_once", "_one", "_several")

@@ -11,7 +11,7 @@ from dragoman.store.transaction import Transaction
 MOST = 4096
 
 
-class Rests:
+class Cooldowns:
     """The table of rests, by whom they are about; times are the wall's, in seconds."""
 
     def __init__(self, db: sqlite3.Connection, now: Callable[[], float], most: int = MOST) -> None:

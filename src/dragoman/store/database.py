@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
-from dragoman.store.cooldowns import Rests
+from dragoman.store.cooldowns import Cooldowns
 from dragoman.store.events import Events
 from dragoman.store.migrations import migrate, remedy_of
-from dragoman.store.recent_turn_owners import TurnMarks
+from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Responses
-from dragoman.store.transaction import KeptFile, Transaction
+from dragoman.store.transaction import StoreConnection, Transaction
 from dragoman.store.turn_cache import Turns
 from dragoman.store.write_errors import not_writable
 
@@ -32,7 +32,7 @@ _SWEPT_TURNS = 100
 _SWEEP_EVERY = 60.0
 
 
-class Stored(Struct, frozen=True, kw_only=True):
+class StoredBytes(Struct, frozen=True, kw_only=True):
     """How many bytes are stored for one owner and for all; turns are bounded by themselves and not among them."""
 
     own: int
@@ -47,7 +47,11 @@ class Tables:
     """
 
     def __init__(
-        self, db: KeptFile, days: float, clock: Callable[[], float] = time.time, marks: TurnMarks | None = None
+        self,
+        db: StoreConnection,
+        days: float,
+        clock: Callable[[], float] = time.time,
+        marks: RecentTurnOwners | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -58,7 +62,7 @@ class Tables:
         self.conversations = Conversations(db, self._now, self._expiry)
         self.events = Events(db)
         self.turns = Turns(db, self._now, marks=marks)
-        self.rests = Rests(db, clock)
+        self.rests = Cooldowns(db, clock)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""
@@ -79,13 +83,13 @@ class Tables:
         """How many bytes are stored for each owner."""
         return dict(self._db.execute("SELECT owner, bytes FROM stored_bytes"))
 
-    def stored(self, owner: bytes) -> Stored:
+    def stored(self, owner: bytes) -> StoredBytes:
         """How much is stored, and whether anything of that is out of date."""
         own = self._db.execute("SELECT bytes FROM stored_bytes WHERE owner = ?", (owner,)).fetchone()
         # A row for each owner.
         total = self._db.execute("SELECT coalesce(sum(bytes), 0) FROM stored_bytes").fetchone()[0]
         is_outdated = self.responses.has_outdated() or self.conversations.has_outdated()
-        return Stored(own=0 if own is None else own[0], total=total, is_outdated=is_outdated)
+        return StoredBytes(own=0 if own is None else own[0], total=total, is_outdated=is_outdated)
 
     def try_answer(self, size: int) -> None:
         """Write what an answer of a size does; it is out of date from the start, should it stay."""
@@ -108,7 +112,7 @@ class Tables:
             self._db.execute("DELETE FROM items WHERE holder = ''")
 
     @property
-    def connection(self) -> KeptFile:
+    def connection(self) -> StoreConnection:
         """What they are read and written by, for whoever sees to it that units are whole."""
         return self._db
 
@@ -142,14 +146,16 @@ def write_ahead(db: sqlite3.Connection, patience: float = _PATIENCE) -> None:
 
 def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) -> Tables:
     """Open or make the file; nobody but its user may read it. One thread at a time may use it, whichever that is."""
-    db: KeptFile | None = None
+    db: StoreConnection | None = None
     try:
         if path != MEMORY:
             place = Path(path)
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
-        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, factory=KeptFile, check_same_thread=False)
+        db = sqlite3.connect(
+            path, timeout=_PATIENCE, isolation_level=None, factory=StoreConnection, check_same_thread=False
+        )
         if path != MEMORY:
             db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses nothing that it has told.
@@ -160,7 +166,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         migrate(db)
         # From now on a lock is never waited for: whoever is served by the same loop would wait with it.
         db.execute("PRAGMA busy_timeout = 0")
-        marks = TurnMarks(None if path == MEMORY else os.path.realpath(path) + _MARKS)
+        marks = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _MARKS)
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()

@@ -23,7 +23,7 @@ class KnownSession(Struct, frozen=True):
     name: str
 
 
-class Amount(Struct, frozen=True, kw_only=True):
+class ErasureCount(Struct, frozen=True, kw_only=True):
     """How much there is of somebody."""
 
     rows: int = 0
@@ -53,19 +53,19 @@ class Forgetting:
         rows = self._all("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", name)
         return [KnownSession(*row) for row in rows if key is None or row[1] == key]
 
-    def amount_of_key(self, key: str) -> Amount:
+    def amount_of_key(self, key: str) -> ErasureCount:
         """How much there is of a key; every row is looked at."""
         rows = self._all("SELECT count(*) FROM records WHERE key = ?", key)[0][0]
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
-    def amount_of_session(self, session: int) -> Amount:
+    def amount_of_session(self, session: int) -> ErasureCount:
         """How much there is of a session."""
         rows = self._all("SELECT count(*) FROM records WHERE session = ?", session)[0][0]
         return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
 
-    def _amount(self, rows: int, sessions: str, given: str | int) -> Amount:
+    def _amount(self, rows: int, sessions: str, given: str | int) -> ErasureCount:
         threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
-        return Amount(
+        return ErasureCount(
             rows=rows,
             sessions=self._all(f"SELECT count(*) FROM ({sessions})", given)[0][0],
             threads=self._all(f"SELECT count(*) FROM ({threads})", given)[0][0],

@@ -61,7 +61,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
     without_row: int = 0
 
 
-class Mark(Struct, frozen=True):
+class JournalOffset(Struct, frozen=True):
     """How far a journal is in the tables, and how many of its lines were passed over."""
 
     name: str
@@ -87,9 +87,9 @@ class Examination:
         """How many rows each table has."""
         return {table: int(self._all(f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[JournalOffset]:
         """How far journals were read."""
-        return [Mark(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
+        return [JournalOffset(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""

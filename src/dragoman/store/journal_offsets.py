@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 
-class Marks:
+class JournalOffsets:
     """The table of journals."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

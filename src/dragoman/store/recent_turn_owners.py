@@ -18,7 +18,7 @@ _HOURS = 255
 _HOUR = 3600
 
 
-class TurnMarks:
+class RecentTurnOwners:
     """The marks of one file; those of none are nobody else's."""
 
     def __init__(self, path: str | None) -> None:

@@ -83,7 +83,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     thread: int | None = None
 
 
-class RecordQuestions:
+class RecordQueries:
     """What is asked of records, by a connection that only reads."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.store.database import MEMORY, write_ahead
 from dragoman.store.errors import is_busy, store_error
-from dragoman.store.journal_offsets import Marks
+from dragoman.store.journal_offsets import JournalOffsets
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records
-from dragoman.store.session_tables import Speakers
-from dragoman.store.transaction import KeptFile, Transaction
-from dragoman.store.usage_rollups import Sums
+from dragoman.store.session_tables import SessionTables
+from dragoman.store.transaction import StoreConnection, Transaction
+from dragoman.store.usage_rollups import UsageRollups
 from dragoman.store.write_errors import not_writable
 
 # How long, in seconds, another process that writes is waited for.
@@ -29,15 +29,15 @@ PATIENCE = 5.0
 _CHECKPOINT = 4000
 
 
-class AccountTables:
+class RecordTables:
     """Records, sums, marks of journals and who spoke, in one open file."""
 
-    def __init__(self, db: KeptFile) -> None:
+    def __init__(self, db: StoreConnection) -> None:
         self._db = db
         self.records = Records(db)
-        self.sums = Sums(db)
-        self.marks = Marks(db)
-        self.speakers = Speakers(db)
+        self.sums = UsageRollups(db)
+        self.marks = JournalOffsets(db)
+        self.speakers = SessionTables(db)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -71,7 +71,7 @@ class AccountTables:
         self._db.close()
 
 
-def open_account_tables(path: str, *, read_only: bool = False, patience: float = PATIENCE) -> AccountTables:
+def open_account_tables(path: str, *, read_only: bool = False, patience: float = PATIENCE) -> RecordTables:
     """Open or make the file; to read only, nothing is made: where there is no file, nothing is in it.
 
     One thread at a time may use it, whichever that is.
@@ -88,10 +88,10 @@ def open_account_tables(path: str, *, read_only: bool = False, patience: float =
             problem=f"the file cannot be opened: {error}",
             remedy=remedy_of(error, "records"),
         ) from None
-    return AccountTables(db)
+    return RecordTables(db)
 
 
-def _opened(path: str, patience: float) -> KeptFile:
+def _opened(path: str, patience: float) -> StoreConnection:
     if path != MEMORY:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,7 +99,7 @@ def _opened(path: str, patience: float) -> KeptFile:
         # those of another connection, whose log the next process would then take for nobody's, and remove.
         with suppress(FileExistsError):
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    db = sqlite3.connect(path, timeout=patience, isolation_level=None, factory=KeptFile, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=patience, isolation_level=None, factory=StoreConnection, check_same_thread=False)
     try:
         if path != MEMORY:
             db.know(Path(path).absolute())
@@ -119,13 +119,13 @@ def _opened(path: str, patience: float) -> KeptFile:
     return db
 
 
-def _opened_to_read(path: str, patience: float) -> KeptFile:
+def _opened_to_read(path: str, patience: float) -> StoreConnection:
     place = Path(path)
     if path == MEMORY or not place.exists():
         return _opened(MEMORY, patience)
     address = f"{place.absolute().as_uri()}?mode=ro"
     db = sqlite3.connect(
-        address, uri=True, timeout=patience, isolation_level=None, factory=KeptFile, check_same_thread=False
+        address, uri=True, timeout=patience, isolation_level=None, factory=StoreConnection, check_same_thread=False
     )
     try:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])

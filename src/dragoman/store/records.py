@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from dragoman.store.bulk_insert import Addition
+from dragoman.store.bulk_insert import BulkInsert
 
 # The order in which rows are handed in; `number` is the file's own.
 COLUMNS = (
@@ -54,7 +54,7 @@ COLUMNS = (
     "details",
     "bookkeeping",
 )
-_ADD = Addition("records", COLUMNS)
+_ADD = BulkInsert("records", COLUMNS)
 
 
 class Records:

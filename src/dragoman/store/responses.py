@@ -28,7 +28,7 @@ class Item(Struct, frozen=True):
     body: bytes
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class StoredResponse(Struct, frozen=True, kw_only=True):
     """A response as it is kept: `body` is its JSON, "" where its provider keeps it."""
 
     id: str
@@ -48,7 +48,7 @@ class Responses:
         self._now = now
         self._expiry = expiry
 
-    def find(self, owner: bytes, response_id: str) -> Kept | None:
+    def find(self, owner: bytes, response_id: str) -> StoredResponse | None:
         """The response, if it is this owner's."""
         row = self._db.execute(
             "SELECT id, status, previous, background, provider, coalesce(until, 0), body FROM responses"
@@ -57,7 +57,7 @@ class Responses:
         ).fetchone()
         if row is None:
             return None
-        return Kept(
+        return StoredResponse(
             id=row[0],
             status=row[1],
             previous=row[2],
@@ -88,7 +88,7 @@ class Responses:
     def add(
         self,
         owner: bytes,
-        kept: Kept,
+        kept: StoredResponse,
         said: Sequence[Item] = (),
         answered: Sequence[Item] = (),
     ) -> bool:
@@ -150,13 +150,13 @@ class Responses:
             if changed:
                 add_items(self._db, owner, response_id, ANSWERED, [Item(item, b"") for item in items])
 
-    def _root(self, kept: Kept) -> str:
+    def _root(self, kept: StoredResponse) -> str:
         if kept.previous is None:
             return kept.id
         row = self._db.execute("SELECT root FROM responses WHERE id = ?", (kept.previous,)).fetchone()
         return row[0] if row is not None else kept.id
 
-    def finish(self, owner: bytes, kept: Kept, answered: Sequence[Item]) -> bool:
+    def finish(self, owner: bytes, kept: StoredResponse, answered: Sequence[Item]) -> bool:
         """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
         with Transaction(self._db):
             changed = self._db.execute(

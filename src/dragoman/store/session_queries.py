@@ -29,7 +29,7 @@ SPAWNED = "subagent"
 _BEYOND = "\U0010ffff"
 
 
-class Figures(Struct, frozen=True):
+class SessionFigures(Struct, frozen=True):
     """What exchanges come to, as sums have it: `input` includes what caches had and took, `output` what was thought."""
 
     requests: int = 0
@@ -52,9 +52,9 @@ class Figures(Struct, frozen=True):
     # Losses that are bookkeeping; `losses` counts those that change the response.
     bookkeeping: int = 0
 
-    def __add__(self, other: Figures) -> Figures:
+    def __add__(self, other: SessionFigures) -> SessionFigures:
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Figures(*map(int.__add__, mine, theirs))
+        return SessionFigures(*map(int.__add__, mine, theirs))
 
 
 class LastExchange(Struct, frozen=True):
@@ -73,7 +73,7 @@ class ClassSums(Struct, frozen=True):
     session: int
     kind: str
     threads: int
-    figures: Figures
+    figures: SessionFigures
 
 
 _SESSION = ", ".join(SessionRow.__struct_fields__)
@@ -85,7 +85,7 @@ _LAST = (
 )
 
 
-class SessionQuestions:
+class SessionQueries:
     """What is asked of sessions and threads, by a connection that only reads."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -139,14 +139,14 @@ class SessionQuestions:
                 found[row[0]] = SessionRow(*row)
         return found
 
-    def threads(self, *sessions: int) -> list[tuple[ThreadRow, Figures]]:
+    def threads(self, *sessions: int) -> list[tuple[ThreadRow, SessionFigures]]:
         """The threads of sessions with what each came to, in the order in which they began."""
         rows = [
             row
             for some in _pieces(sessions)
             for row in self._all(f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_marks(some)})", some)
         ]
-        found = [(ThreadRow(*row[:_THREAD_FIELDS]), Figures(*row[_THREAD_FIELDS:])) for row in rows]
+        found = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
         return sorted(found, key=lambda each: (each[0].started, each[0].id))
 
     def thread_rows(self, numbers: Iterable[int]) -> dict[int, ThreadRow]:
@@ -160,7 +160,7 @@ class SessionQuestions:
     def by_class(self, sessions: Sequence[int]) -> list[ClassSums]:
         """What the threads of sessions came to, by class."""
         return [
-            ClassSums(row[0], row[1], row[2], Figures(*row[3:]))
+            ClassSums(row[0], row[1], row[2], SessionFigures(*row[3:]))
             for some in _pieces(sessions)
             for row in self._all(
                 f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)})"
@@ -169,13 +169,13 @@ class SessionQuestions:
             )
         ]
 
-    def without_session(self, quarter: int) -> Figures:
+    def without_session(self, quarter: int) -> SessionFigures:
         """What belongs to no session, since a quarter of an hour."""
         row = self._all(
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
             [quarter],
         )[0]
-        return Figures(*row)
+        return SessionFigures(*row)
 
     def last_exchanges(self, threads: Iterable[ThreadRow]) -> dict[int, LastExchange]:
         """The last exchange of each thread, as far as its row is still there."""

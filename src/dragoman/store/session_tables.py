@@ -9,7 +9,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from dragoman.store.bulk_insert import Addition
+from dragoman.store.bulk_insert import BulkInsert
 
 # What one digest leads to, at the most: equal histories of many threads are not told apart by it.
 MOST_ALIKE = 32
@@ -46,7 +46,7 @@ class ThreadRow(Struct, gc=False):
     last: int
 
 
-class KeptThread(ThreadRow, gc=False):
+class StoredThread(ThreadRow, gc=False):
     """The whole row, with the facts that its class is derived from, as JSON."""
 
     facts: bytes
@@ -56,10 +56,10 @@ class KeptThread(ThreadRow, gc=False):
 TipRow = tuple[str, int, int, int]
 
 _SESSION = "id, key, name, client, origin, link, started, last"
-_ADD_SESSIONS = Addition("sessions", _SESSION.split(", "))
+_ADD_SESSIONS = BulkInsert("sessions", _SESSION.split(", "))
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
-_ADD_THREADS = Addition("threads", _THREAD.split(", "))
-_SAVE_TIPS = Addition(
+_ADD_THREADS = BulkInsert("threads", _THREAD.split(", "))
+_SAVE_TIPS = BulkInsert(
     "tips",
     ("digest", "thread", "state", "time"),
     "ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
@@ -81,7 +81,7 @@ _PART_OF_TIPS = (
 _BEYOND = "\U0010ffff"
 
 
-class Speakers:
+class SessionTables:
     """Sessions, their threads, and where histories ended."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -101,17 +101,17 @@ class Speakers:
         found = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
         return None if found is None else SessionRow(*found)
 
-    def thread(self, session: int, name: str) -> KeptThread | None:
+    def thread(self, session: int, name: str) -> StoredThread | None:
         """The first thread of a session that is called so."""
         return self._thread("session = ? AND name = ? ORDER BY id LIMIT 1", (session, name))
 
-    def thread_of(self, number: int) -> KeptThread | None:
+    def thread_of(self, number: int) -> StoredThread | None:
         """A thread by its number."""
         return self._thread("id = ?", (number,))
 
-    def _thread(self, which: str, values: Sequence[object]) -> KeptThread | None:
+    def _thread(self, which: str, values: Sequence[object]) -> StoredThread | None:
         found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
-        return None if found is None else KeptThread(*found)
+        return None if found is None else StoredThread(*found)
 
     def numbers(self) -> tuple[int, int]:
         """The latest numbers of a session and of a thread, for who has the right to write and gives the next."""
@@ -122,7 +122,7 @@ class Speakers:
         """Begin sessions, whose numbers were given."""
         _ADD_SESSIONS.run(self._db, [astuple(row) for row in rows])
 
-    def add_threads(self, rows: Iterable[KeptThread]) -> None:
+    def add_threads(self, rows: Iterable[StoredThread]) -> None:
         """Begin threads, whose numbers were given."""
         # An array of bytes: SQLite asks of `bytes` first how they would like to be kept.
         _ADD_THREADS.run(self._db, [(*astuple(row)[:-1], bytearray(row.facts)) for row in rows])
@@ -134,7 +134,7 @@ class Speakers:
             [(row.origin, row.link, row.started, row.last, row.id) for row in rows],
         )
 
-    def save_threads(self, rows: Iterable[KeptThread]) -> None:
+    def save_threads(self, rows: Iterable[StoredThread]) -> None:
         """Write what changes of threads."""
         self._db.executemany(
             "UPDATE threads SET class = ?, label = ?, model = ?, parent = ?, rule = ?, sure = ?, rules = ?,"
@@ -190,7 +190,7 @@ class Speakers:
             self._looked_until = "" if found is None else end
         return removed
 
-    def outdated(self, rules: int, most: int) -> list[KeptThread]:
+    def outdated(self, rules: int, most: int) -> list[StoredThread]:
         """Some threads that were classed by older rules."""
         found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
-        return [KeptThread(*row) for row in found]
+        return [StoredThread(*row) for row in found]

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 
-class KeptFile(sqlite3.Connection):
+class StoreConnection(sqlite3.Connection):
     """A connection that knows its file: what is written to one that was deleted or replaced, nobody finds again."""
 
     _path: Path | None = None
@@ -50,7 +50,7 @@ class Transaction:
         if db.in_transaction:
             db.execute("SAVEPOINT inner")
             return
-        if isinstance(db, KeptFile):
+        if isinstance(db, StoreConnection):
             if db.in_unit:
                 # A full disk takes all of it back, also what was written before by others.
                 raise sqlite3.OperationalError("the transaction was taken back")

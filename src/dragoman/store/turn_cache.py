@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from dragoman.store.recent_turn_owners import TurnMarks
+from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.transaction import Transaction
 
 # How long a turn is kept, in seconds.
@@ -28,12 +28,12 @@ class Turns:
     """
 
     def __init__(
-        self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST, marks: TurnMarks | None = None
+        self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST, marks: RecentTurnOwners | None = None
     ) -> None:
         self._db = db
         self._now = now
         self._most = most
-        self._marks = marks if marks is not None else TurnMarks(None)
+        self._marks = marks if marks is not None else RecentTurnOwners(None)
         # Those that were kept before there were marks.
         for (owner,) in db.execute("SELECT DISTINCT owner FROM turns"):
             self._marks.note(owner, now())

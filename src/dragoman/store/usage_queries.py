@@ -44,7 +44,7 @@ _INSIDE = "o.last >= :start AND o.last < :end AND o.since >= :start"
 _ACROSS = "(o.since < :start OR o.last >= :end)"
 
 
-class Speakers(Struct, frozen=True):
+class NamedUsage(Struct, frozen=True):
     """Those that have names, each with its names first, and how many of them there were.
 
     What belongs to no thread is not among them, and neither is who was forgotten.
@@ -83,7 +83,7 @@ _SESSIONS = _Asked(
 )
 
 
-class UsageQuestions:
+class UsageQueries:
     """What is asked of sums, by a connection that may only read."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -125,13 +125,13 @@ class UsageQuestions:
         found: Measures = self._all(statement, start, end)[0]
         return found if found[0] is not None else (0,) * len(MEASURES)
 
-    def by_thread(self, start: int, end: int, most: int | None = None) -> Speakers:
+    def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
         """What each thread came to; of more than `most`, the dearest are among those that are given."""
         if end - start > _SHORT:
             return self._long(_THREADS, start, end, most)
         return self._short(_THREADS, f"thread_sums q WHERE {_WITHIN} AND q.thread <> 0 GROUP BY q.thread", start, end)
 
-    def by_session(self, start: int, end: int, most: int | None = None) -> Speakers:
+    def by_session(self, start: int, end: int, most: int | None = None) -> NamedUsage:
         """What each session came to; likewise."""
         if end - start > _SHORT:
             return self._long(_SESSIONS, start, end, most)
@@ -157,15 +157,15 @@ class UsageQuestions:
         )[0]
         return found if found[0] is not None else None
 
-    def _short(self, asked: _Asked, quarters: str, start: int, end: int) -> Speakers:
+    def _short(self, asked: _Asked, quarters: str, start: int, end: int) -> NamedUsage:
         rows = self._named(
             f"SELECT {asked.names}, {_FIGURES} FROM (SELECT {asked.number}, {_SUMMED} FROM {quarters}) g {asked.named}",
             start,
             end,
         )
-        return Speakers(rows, len(rows))
+        return NamedUsage(rows, len(rows))
 
-    def _long(self, asked: _Asked, start: int, end: int, most: int | None) -> Speakers:
+    def _long(self, asked: _Asked, start: int, end: int, most: int | None) -> NamedUsage:
         of = asked.of
         totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
         told = f"SELECT {asked.names}, {_FIGURES} FROM"
@@ -188,7 +188,7 @@ class UsageQuestions:
             count = self._named(f"SELECT count(*) {within}", start, end)[0][0] if len(inside) == most else len(inside)
         # Of some that lie across the edges nothing was heard in between.
         heard = [row for row in across if row[-1] is not None]
-        return Speakers(inside + heard, count + len(heard))
+        return NamedUsage(inside + heard, count + len(heard))
 
     def _has_forgotten(self, start: int, end: int) -> bool:
         """Whether anybody may have been heard of who was forgotten: whole sessions are, with all their threads."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from dragoman.store.bulk_insert import Addition
+from dragoman.store.bulk_insert import BulkInsert
 from dragoman.store.migrations import MEASURES
 
 
-def _addition(table: str, key: tuple[str, ...]) -> Addition:
+def _addition(table: str, key: tuple[str, ...]) -> BulkInsert:
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
-    return Addition(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
+    return BulkInsert(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
 
 
 KEY = ("quarter", "key", "client", "provider", "model")
@@ -20,7 +20,7 @@ _ADD = _addition("sums", KEY)
 _ADD_TO_THREADS = _addition("thread_sums", THREAD_KEY)
 
 
-class Sums:
+class UsageRollups:
     """The tables of sums; `quarter` is the number of quarters of an hour since the epoch."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

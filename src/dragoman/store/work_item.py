@@ -18,13 +18,13 @@ from dragoman.store.database import Tables
 T = TypeVar("T")
 
 
-class Haste(Struct, eq=False, kw_only=True):
+class Expedite(Struct, eq=False, kw_only=True):
     """Says of units that wait for a busy store, once it is `now`, that they are tried once more and then given up."""
 
     now: bool = False
 
 
-class Unit(Generic[T]):
+class WorkItem(Generic[T]):
     """A function of the tables, who waits for it, and how long; a post has nobody.
 
     A busy store is waited for until `patience` seconds after the unit was `asked` for. A unit that waits `while_moving`
@@ -53,7 +53,7 @@ class Unit(Generic[T]):
     def __init__(
         self,
         work: Callable[[Tables], T],
-        told: Callable[[Unit[object], object, BaseException | None], None],
+        told: Callable[[WorkItem[object], object, BaseException | None], None],
         *,
         writes: bool,
         asked: float,
@@ -76,7 +76,7 @@ class Unit(Generic[T]):
         self.answer: Callable[[], int] | None = None
         # Given what came of it where whoever waited has left.
         self.unheard: Callable[[T], object] | None = None
-        self.haste: Haste | None = None
+        self.haste: Expedite | None = None
         # Whether the store has failed if this does.
         self.counts = False
         # Of a post that is bounded in bytes.
@@ -101,7 +101,7 @@ class Unit(Generic[T]):
 
 
 # A unit, what it gave, and what it raised.
-Outcome = tuple[Unit[object], object, BaseException | None]
+Outcome = tuple[WorkItem[object], object, BaseException | None]
 
 
 class Attempts:

@@ -26,7 +26,7 @@ from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
-from dragoman.store.work_item import Attempts, Outcome, Unit, tell
+from dragoman.store.work_item import Attempts, Outcome, WorkItem, tell
 
 # How soon a busy store is tried again, in seconds: other processes mostly hold it for a moment only.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
@@ -55,7 +55,7 @@ class StoreThread:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         # None is nothing but a reason to look.
-        self._line: SimpleQueue[Unit[object] | None] = SimpleQueue()
+        self._line: SimpleQueue[WorkItem[object] | None] = SimpleQueue()
         # How many were put in the line, and how many of them have been seen to, be it that they are stuck.
         self._asked = 0
         self._taken = 0
@@ -67,8 +67,8 @@ class StoreThread:
         self._ended: list[Callable[[], None]] = []
         self._over = False
         # The rest is the thread's own.
-        self._at_hand: deque[Unit[object]] = deque()
-        self._stuck: deque[Unit[object]] = deque()
+        self._at_hand: deque[WorkItem[object]] = deque()
+        self._stuck: deque[WorkItem[object]] = deque()
         self._pause = _FIRST_PAUSE
         self._again = 0.0
         # When a transaction was last committed, by whichever process; how SQLite numbers those of others, while stuck.
@@ -78,9 +78,9 @@ class StoreThread:
         self._only_reads = False
         self._attempt = Attempts(tables)
         # Of this turn, told or not.
-        self._under_way: list[Unit[object]] = []
+        self._under_way: list[WorkItem[object]] = []
 
-    def ask(self, unit: Unit[object]) -> None:
+    def ask(self, unit: WorkItem[object]) -> None:
         """Put a unit in the line."""
         if os.getpid() != self._process:
             raise StoreError("the store was opened by another process")
@@ -223,16 +223,16 @@ class StoreThread:
                     break
         tell(outcomes)
 
-    def _next_writes(self) -> list[Unit[object]]:
+    def _next_writes(self) -> list[WorkItem[object]]:
         line = self._at_hand
-        units: list[Unit[object]] = []
+        units: list[WorkItem[object]] = []
         while line and line[0].writes and len(units) < _AT_ONCE:
             unit = line.popleft()
             if unit.wanted:
                 units.append(unit)
         return units
 
-    def _read(self, unit: Unit[object], outcomes: list[Outcome]) -> None:
+    def _read(self, unit: WorkItem[object], outcomes: list[Outcome]) -> None:
         """Look something up, all of it in one state of the file; only who has that for itself can be in the way."""
         db = self._db
         try:
@@ -255,7 +255,7 @@ class StoreThread:
         else:
             outcomes.append((unit, done, error))
 
-    def _write(self, units: list[Unit[object]]) -> None:
+    def _write(self, units: list[WorkItem[object]]) -> None:
         """Do units in one transaction and tell; where that fails, each alone."""
         if not units:
             return
@@ -278,7 +278,7 @@ class StoreThread:
                 else:
                     self._write([unit])
 
-    def _commit(self, units: list[Unit[object]]) -> list[Outcome]:
+    def _commit(self, units: list[WorkItem[object]]) -> list[Outcome]:
         """Do units in one transaction, each of which can be undone alone; an error says that none of them was kept."""
         # Each statement may cost a change of threads, so that there are no more of them than needed.
         db, alone = self._db, len(units) == 1
@@ -330,7 +330,7 @@ class StoreThread:
         """Say to those whose time is over that they were not served."""
         now, over = self._clock(), self._is_over_time()
         late: list[Outcome] = []
-        waiting: deque[Unit[object]] = deque()
+        waiting: deque[WorkItem[object]] = deque()
         for unit in self._stuck:
             if not unit.wanted:
                 continue

@@ -16,14 +16,14 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.response import StopReason
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.protocols.codec import Asked, Codec, Mint
+from dragoman.protocols.codec import Codec, Mint, TranslationContext
 from dragoman.rules.compaction import as_compaction
-from dragoman.rules.part_serializer import Serializer, Sink
+from dragoman.rules.part_serializer import PartSerializer, Sink
 from dragoman.translate import as_stream
 from dragoman.wire.json import encode
 
 
-class Lane(Protocol):
+class ClientSide(Protocol):
     """What becomes of the events on the client's side."""
 
     @property
@@ -59,7 +59,7 @@ class Lane(Protocol):
         ...
 
 
-def may_pause(asked: Asked) -> bool:
+def may_pause(asked: TranslationContext) -> bool:
     """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole.
 
     The conversation may declare a tool as well (T9).
@@ -71,7 +71,7 @@ def may_pause(asked: Asked) -> bool:
 class Translation:
     """Different protocols: the client's encoder writes what the provider's decoder read."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
@@ -83,7 +83,7 @@ class Translation:
         def tell(event: Event) -> None:
             write(encode_event(event))
 
-        self._serializer = Serializer(tell, ledger) if inner.serial else None
+        self._serializer = PartSerializer(tell, ledger) if inner.serial else None
         self._sink: Sink = self._serializer or tell
 
     @property
@@ -115,7 +115,7 @@ class Translation:
 class Collection:
     """A client that did not ask for a stream: the answer is folded and told at the end."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
@@ -150,7 +150,7 @@ class Collection:
 class Summary:
     """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None

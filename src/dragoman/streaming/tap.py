@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.model.events import Event
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.streaming.client_side import Lane
+from dragoman.streaming.client_side import ClientSide
 from dragoman.streaming.relay import last_frame_end
 
 PlainEnd: TypeAlias = Callable[[bytes, int], int]
@@ -33,7 +33,7 @@ class Tap(Struct, frozen=True, kw_only=True):
 class Watched:
     """A lane whose stream is watched."""
 
-    def __init__(self, lane: Lane, tap: Tap, limit: int) -> None:
+    def __init__(self, lane: ClientSide, tap: Tap, limit: int) -> None:
         self._lane = lane
         self._events = tap.events
         self._frames = Frames(tap.frames, limit) if tap.frames is not None else None

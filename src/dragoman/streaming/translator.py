@@ -16,10 +16,10 @@ from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Stop, Usage
-from dragoman.protocols.codec import Asked, Codec, Mint
+from dragoman.protocols.codec import Codec, Mint, TranslationContext
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import PauseStage
-from dragoman.streaming.client_side import Collection, Lane, Summary, Translation, may_pause
+from dragoman.streaming.client_side import ClientSide, Collection, Summary, Translation, may_pause
 from dragoman.streaming.relay import Relay, frame_end
 from dragoman.streaming.source import Source
 from dragoman.streaming.tap import Tap, Watched
@@ -84,7 +84,7 @@ class StreamPipeline:
                 self._source.pauses = new_pauses()
         # Whether an end tells again, or at last, what came long before it.
         self._gathers = not relayed and not collect and (inner.serial or asked.summarises or may_pause(asked))
-        self._lane: Lane
+        self._lane: ClientSide
         if collect:
             self._lane = Collection(inner, outer, asked, minted, self._ledger)
         elif asked.summarises:
@@ -328,7 +328,7 @@ class StreamPipeline:
         self._source.renew()
 
 
-def _told_whole(outer: Codec, asked: Asked, ledger: Ledger, body: bytes) -> list[Event]:
+def _told_whole(outer: Codec, asked: TranslationContext, ledger: Ledger, body: bytes) -> list[Event]:
     read = decode_object(body)
     answer = outer.decode_response(read, asked, ledger)
     return [Failed(answer, outer.usage_of(read))] if isinstance(answer, Failure) else list(unfold(answer))

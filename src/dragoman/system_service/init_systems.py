@@ -21,7 +21,7 @@ from dragoman.errors import DragomanError
 from dragoman.launching.client_process import search_path
 from dragoman.system_service.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
 
-Words: TypeAlias = tuple[str, ...]
+CommandWords: TypeAlias = tuple[str, ...]
 
 # A question is answered at once; work waits for a gateway to start or to end its streams.
 _QUESTION_SECONDS = 10.0
@@ -48,15 +48,15 @@ class Manager(Struct, frozen=True, kw_only=True):
     # The file of the log, where it is not in the init system's own.
     log: Path | None
     # Whether it is there for this user at all.
-    asked: Words
+    asked: CommandWords
     # What makes it forget an older unit, take up the one that is written, and start it.
-    before_start: tuple[Words, ...]
-    start: tuple[Words, ...]
-    stop: tuple[Words, ...]
+    before_start: tuple[CommandWords, ...]
+    start: tuple[CommandWords, ...]
+    stop: tuple[CommandWords, ...]
     # Before the unit is removed, and after.
-    disable: tuple[Words, ...]
-    forget: tuple[Words, ...]
-    state: Words
+    disable: tuple[CommandWords, ...]
+    forget: tuple[CommandWords, ...]
+    state: CommandWords
     read: Callable[[int, str], ServiceState]
     # For people: how to see the log, to start it again, and to have the configuration read again.
     show_log: str
@@ -99,7 +99,7 @@ def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:
     return manager.read(status, told)
 
 
-def tell(manager: Manager, commands: tuple[Words, ...], environ: Mapping[str, str]) -> None:
+def tell(manager: Manager, commands: tuple[CommandWords, ...], environ: Mapping[str, str]) -> None:
     """Have an init system do something; the first command that fails ends it."""
     for words in commands:
         status, _, said = _run(manager, words, environ, _WORK_SECONDS)
@@ -108,7 +108,7 @@ def tell(manager: Manager, commands: tuple[Words, ...], environ: Mapping[str, st
             raise DragomanError(f"`{line}` failed: {said or f'status {status}'}")
 
 
-def _run(manager: Manager, words: Words, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
+def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
     """The status, what it told, and the last thing it complained of."""
     try:
         done = subprocess.run(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dragoman.config.config_file import ConfigFile
 from dragoman.config.environment import names_in
 from dragoman.config.parsing import parse
-from dragoman.providers.catalogue import Listing
+from dragoman.providers.catalogue import CatalogueEntry
 
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -31,14 +31,14 @@ def named_variables(file: ConfigFile | None) -> tuple[str, ...]:
 
 
 def variables_for(
-    named: tuple[str, ...], environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+    named: tuple[str, ...], environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> dict[str, str]:
     """The variables that are set and that a service needs, with their values."""
     names = dict.fromkeys((*named, *_of_catalogue(catalogue), *_usual(), *_of_clouds(environ)))
     return {name: environ[name] for name in names if environ.get(name, "").strip()}
 
 
-def _of_catalogue(catalogue: Mapping[str, Listing]) -> Iterator[str]:
+def _of_catalogue(catalogue: Mapping[str, CatalogueEntry]) -> Iterator[str]:
     for listing in catalogue.values():
         yield from listing.env
         for names in listing.option_env.values():

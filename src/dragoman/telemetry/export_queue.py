@@ -16,8 +16,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.records.journal_entry import Entry
-from dragoman.telemetry.spans import ProviderPlace, Span, SpanNames, operation_of, spans_of
+from dragoman.records.journal_entry import JournalEntry
+from dragoman.telemetry.spans import ProviderPlace, SpanNames, TraceSpan, operation_of, spans_of
 from dragoman.telemetry.trace_context import is_sampled
 
 # What became of exchanges that were handed over.
@@ -63,7 +63,7 @@ def is_installed() -> bool:
 class Sender(Protocol):
     """Sends spans, and tells whether they were taken."""
 
-    def send(self, spans: Sequence[Span]) -> bool:
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
         """Send spans within some seconds; tell whether they were taken."""
         ...
 
@@ -72,7 +72,7 @@ class Sender(Protocol):
         ...
 
 
-class Telemetry:
+class TelemetryExporter:
     """Takes exchanges from the drain, and sends spans of them in a thread of its own.
 
     `places` tells who providers are, `tell` says what does not work, `count` counts exchanges by what became of them.
@@ -91,7 +91,7 @@ class Telemetry:
         self._count = count
         self._names = SpanNames()
         self._changed = threading.Condition()
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[JournalEntry] = deque()
         self._until: float | None = None
         self._sender: Sender | None = None
         self._thread: threading.Thread | None = None
@@ -103,7 +103,7 @@ class Telemetry:
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
 
-    def export(self, entries: Sequence[Entry]) -> None:
+    def export(self, entries: Sequence[JournalEntry]) -> None:
         """Leave exchanges to be told; those that there is no room for are dropped and counted."""
         share = self._collector.share
         wanted = [entry for entry in entries if operation_of(entry) and is_sampled(entry.id, entry.trace, share)]
@@ -141,7 +141,7 @@ class Telemetry:
             if not taken:
                 self._say(f"spans for {self._collector.address} are lost, and counted: {why}")
 
-    def _next(self) -> list[Entry]:
+    def _next(self) -> list[JournalEntry]:
         """Some exchanges that wait; none at the end."""
         with self._changed:
             while not self._waiting and self._until is None:
@@ -155,7 +155,7 @@ class Telemetry:
     def _has_batch(self) -> bool:
         return len(self._waiting) >= _BATCH or self._until is not None
 
-    def _send(self, batch: list[Entry]) -> bool:
+    def _send(self, batch: list[JournalEntry]) -> bool:
         if self._sender is None:
             # Not before it is needed, and not on the loop.
             from dragoman.telemetry.otlp_exporter import Exporter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.telemetry import genai_attributes as names
-from dragoman.telemetry.spans import Span
+from dragoman.telemetry.spans import TraceSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -51,7 +51,7 @@ class Exporter:
         self._resource = Resource.create({names.SERVICE_NAME: collector.service, **collector.attributes})
         self._scope = InstrumentationScope(_SCOPE)
 
-    def send(self, spans: Sequence[Span]) -> bool:
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
         """Send spans; tell whether they were taken."""
         return self._exporter.export([readable(span, self._resource, self._scope) for span in spans]) is self._taken
 
@@ -81,7 +81,7 @@ def _only(headers: Mapping[str, str]) -> Callable[[PreparedRequest], PreparedReq
     return sign
 
 
-def readable(span: Span, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
+def readable(span: TraceSpan, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
     """A span as the SDK has it, made whole: a tracer is for spans that begin and end while it looks on."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags

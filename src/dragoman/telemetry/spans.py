@@ -17,11 +17,11 @@ from dragoman.records.journal_entry import (
     FAILED,
     OPEN,
     REFUSED,
-    Call,
-    Considered,
-    Entry,
+    CallEntry,
+    CandidateEntry,
+    JournalEntry,
     Money,
-    Tokens,
+    TokenCounts,
 )
 from dragoman.telemetry import genai_attributes as names
 from dragoman.telemetry.trace_context import span_id_of, trace_id_of
@@ -48,7 +48,7 @@ class ProviderPlace(Struct, frozen=True, kw_only=True):
     inside: bool = False
 
 
-class Span(Struct, frozen=True, kw_only=True):
+class TraceSpan(Struct, frozen=True, kw_only=True):
     """One span, in nanoseconds; `parent` is the id of the span above it, "" if there is none."""
 
     name: str
@@ -64,7 +64,7 @@ class Span(Struct, frozen=True, kw_only=True):
     attributes: Attributes
 
 
-def operation_of(entry: Entry) -> str:
+def operation_of(entry: JournalEntry) -> str:
     """What is done, in the word of the conventions; "" for what they have none for."""
     if entry.outcome == OPEN:
         return ""
@@ -77,7 +77,7 @@ class SpanNames:
     def __init__(self) -> None:
         self._models: set[str] = set()
 
-    def of(self, operation: str, entry: Entry) -> str:
+    def of(self, operation: str, entry: JournalEntry) -> str:
         """The operation with its model, or alone."""
         model = _cut(entry.model)
         if model not in self._models:
@@ -87,7 +87,7 @@ class SpanNames:
         return f"{operation} {model}"
 
 
-def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: SpanNames) -> list[Span]:
+def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_names: SpanNames) -> list[TraceSpan]:
     """The spans of an exchange, the one of all of it first; none if the conventions have no word for it."""
     operation = operation_of(entry)
     if not operation:
@@ -95,7 +95,7 @@ def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: Span
     trace, own = trace_id_of(entry.id, entry.trace), span_id_of(entry.id)
     start = entry.time * 1000
     calls = [
-        Span(
+        TraceSpan(
             name=f"call {call.provider}",
             trace=trace,
             id=span_id_of(entry.id, number),
@@ -110,7 +110,7 @@ def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: Span
         )
         for number, call in enumerate(entry.calls)
     ]
-    whole = Span(
+    whole = TraceSpan(
         name=span_names.of(operation, entry),
         trace=trace,
         id=own,
@@ -125,7 +125,7 @@ def spans_of(entry: Entry, places: Mapping[str, ProviderPlace], span_names: Span
     return [whole, *calls]
 
 
-def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
+def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
     if entry.provider:
         place = places.get(entry.provider) or ProviderPlace(provider=entry.provider)
         yield names.PROVIDER, place.provider
@@ -180,19 +180,19 @@ def _of_exchange(entry: Entry, places: Mapping[str, ProviderPlace]) -> Iterator[
         yield from _of_money(entry.money)
 
 
-def _of_considered(found: Considered) -> str:
+def _of_considered(found: CandidateEntry) -> str:
     """A target that the exchange might have gone to, with why it stands behind others or was left out."""
     target = _cut(found.target)
     return f"{target} ({found.why})" if found.why else target
 
 
-def _error(entry: Entry) -> str:
+def _error(entry: JournalEntry) -> str:
     if entry.outcome == CRASHED:
         return CRASHED
     return entry.failure or (str(entry.status) if entry.status >= 400 else names.OTHER_ERROR)
 
 
-def _of_tokens(tokens: Tokens) -> Iterator[tuple[str, Value]]:
+def _of_tokens(tokens: TokenCounts) -> Iterator[tuple[str, Value]]:
     yield names.INPUT_TOKENS, tokens.input
     yield names.OUTPUT_TOKENS, tokens.output
     # Parts of the two; a provider that has no such thing says nothing of it.
@@ -216,7 +216,7 @@ def _of_money(money: Money) -> Iterator[tuple[str, Value]]:
         yield names.SAID_COST, money.said / _NANO
 
 
-def _of_call(call: Call, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
+def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
     yield names.CALL_NUMBER, number + 1
     yield from _texts(
         (names.CALL_PROVIDER, call.provider),

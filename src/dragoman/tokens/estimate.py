@@ -14,7 +14,7 @@ from functools import cache
 from math import ceil
 from operator import mul
 
-from dragoman.tokens.table import Table, fitted_table
+from dragoman.tokens.table import TokenTable, fitted_table
 
 _SHORTENED = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 # What a character of an unknown block costs: its octets seldom have a token together.
@@ -28,7 +28,7 @@ _LONG, _LONGEST, _LONG_SHARE = 7, 16, 80
 class _Triples(dict[str, int]):
     """The parts of a token at the middle of three characters, or at the last of two."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TokenTable) -> None:
         super().__init__(table.triples)
         self._pairs, self._characters, self._blocks = table.pairs, table.characters, table.blocks
         self._unknown = _UNKNOWN_CHARACTERS * table.unit
@@ -47,7 +47,7 @@ class _Triples(dict[str, int]):
 class _Costs(dict[str, int]):
     """The parts of a token that a piece takes. What is scored is not kept: it is somebody's text."""
 
-    def __init__(self, table: Table, score: Callable[[str], int]) -> None:
+    def __init__(self, table: TokenTable, score: Callable[[str], int]) -> None:
         super().__init__(table.pieces)
         self._score = score
 
@@ -58,7 +58,7 @@ class _Costs(dict[str, int]):
 class _Firsts(dict[str, int]):
     """The parts of a token at the first character of a piece."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TokenTable) -> None:
         super().__init__({chr(code): table.unit for code in range(_LATIN_END)} | dict(table.firsts))
         self._blocks, self._unknown = table.first_blocks, _UNKNOWN_CHARACTERS * table.unit
 
@@ -71,7 +71,7 @@ class Estimator:
 
     __slots__ = ("_around", "_costs", "_firsts", "_table", "pieces")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TokenTable) -> None:
         self._table = table
         self._costs = _Costs(table, self.score).__getitem__
         self._around = _Triples(table).__getitem__
@@ -96,7 +96,7 @@ class Estimator:
         return parts
 
 
-def _pattern(table: Table) -> re.Pattern[str]:
+def _pattern(table: TokenTable) -> re.Pattern[str]:
     classes = table.classes
     upper = f"A-Z{classes.upper}{classes.other}"
     lower = f"a-z{classes.lower}{classes.other}"

@@ -66,23 +66,23 @@ _UNREAD = frozenset(
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
-class Count(Struct, frozen=True, kw_only=True):
+class CountedTokens(Struct, frozen=True, kw_only=True):
     """How many tokens, and what counted their text: `tokenizer` or `calibrated`."""
 
     tokens: int
     by: str
 
 
-def count_texts(texts: list[str], family: Family) -> Count:
+def count_texts(texts: list[str], family: Family) -> CountedTokens:
     """The tokens of several texts together."""
     sample = sample_of(texts)
     exact = count_by_tokenizer(family.vocabulary, sample.pieces)
     counted = estimator().count(sample.pieces) if exact is None else exact
     tokens = ceil(counted * sample.scale * family.factor)
-    return Count(tokens=tokens, by="calibrated" if exact is None else "tokenizer")
+    return CountedTokens(tokens=tokens, by="calibrated" if exact is None else "tokenizer")
 
 
-def count_request(body: JsonObject, model: str) -> Count:
+def count_request(body: JsonObject, model: str) -> CountedTokens:
     """The tokens of a request's body as a model of this name would get it; at least one."""
     reading = _Reading(family_of(model))
     for name in _SAID:
@@ -93,7 +93,7 @@ def count_request(body: JsonObject, model: str) -> Count:
         if isinstance(tools, list) and tools:
             reading.tools(tools)
     counted = count_texts(reading.texts, reading.family)
-    return Count(tokens=_START + reading.fixed + counted.tokens, by=counted.by)
+    return CountedTokens(tokens=_START + reading.fixed + counted.tokens, by=counted.by)
 
 
 class _Reading:

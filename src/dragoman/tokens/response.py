@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dragoman.model.events import ArgumentsDelta, Event, PartGrew, PartReplaced, PartStarted, TextDelta
 from dragoman.model.parts import Part, Refusal, Text, Thinking, ToolCall
 from dragoman.tokens.families import family_of
-from dragoman.tokens.request import PER_CALL, Count, count_texts
+from dragoman.tokens.request import PER_CALL, CountedTokens, count_texts
 
 
-def count_answer(events: Iterable[Event], model: str) -> Count:
+def count_answer(events: Iterable[Event], model: str) -> CountedTokens:
     """The tokens of an answer that is told by these events, as a model of this name counts them."""
     texts: dict[int, list[str]] = {}
     calls = 0
@@ -25,7 +25,7 @@ def count_answer(events: Iterable[Event], model: str) -> Count:
             texts[event.index] = _texts(event.part)
     # Words are cut between two deltas, and are one all the same.
     counted = count_texts(["".join(pieces) for pieces in texts.values()], family_of(model))
-    return Count(tokens=counted.tokens + PER_CALL * calls, by=counted.by)
+    return CountedTokens(tokens=counted.tokens + PER_CALL * calls, by=counted.by)
 
 
 def _texts(part: Part) -> list[str]:

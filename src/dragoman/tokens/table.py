@@ -23,7 +23,7 @@ class Classes(Struct, frozen=True, kw_only=True):
     digits: str
 
 
-class Table(Struct, frozen=True, kw_only=True):
+class TokenTable(Struct, frozen=True, kw_only=True):
     """How many tokens start at a character, by what stands around it."""
 
     # So many parts are one token.
@@ -60,10 +60,10 @@ class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_blocks: dict[int, list[str]]
 
 
-def read_table(text: bytes) -> Table:
+def read_table(text: bytes) -> TokenTable:
     """The table that a file holds."""
     written = msgspec.json.decode(text, type=_Written)
-    return Table(
+    return TokenTable(
         unit=written.unit,
         lift=written.lift,
         classes=written.classes,
@@ -82,6 +82,6 @@ def _by_key(groups: Mapping[int, list[str]]) -> dict[str, int]:
 
 
 @cache
-def fitted_table() -> Table:
+def fitted_table() -> TokenTable:
     """The table of this package."""
     return read_table(files("dragoman.tokens").joinpath("table.json").read_bytes())

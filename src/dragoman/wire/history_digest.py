@@ -14,7 +14,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Raw
 
-from dragoman.model.session_hints import Sought, Speech
+from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.peek import peeked, text_in
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.
@@ -111,7 +111,7 @@ def without_repeated(text: str, instructions: str) -> str:
 
 def speech_in(
     turns: Iterable[Turn],
-    sought: Sought,
+    sought: HintQuery,
     *,
     instructions: str = "",
     tools: Collection[str] = (),
@@ -120,7 +120,7 @@ def speech_in(
     metadata: bytes = b"",
     conversation: str = "",
     previous: str = "",
-) -> Speech:
+) -> SessionHints:
     """All that a request shows: by its messages, and by what its room found beside them; `tools` are their names."""
     said: list[str] = []
     # Where answers begin; of the latest one its calls, and what they gave.
@@ -189,7 +189,7 @@ def speech_in(
             if spawned:
                 prompts, agents = _prompts(spawned, sought)
                 tasks = _tasks_in(results[:_MOST], {call_id for call_id, _, _ in spawned})
-    return Speech(
+    return SessionHints(
         len(instructions),
         len(tools),
         messages,
@@ -238,7 +238,7 @@ def _ended(said: list[str]) -> str:
     return "\x1e".join(said) + "\x1e"
 
 
-def _telling(tools: Iterable[str], sought: Sought) -> tuple[str, ...]:
+def _telling(tools: Iterable[str], sought: HintQuery) -> tuple[str, ...]:
     return tuple([name for name in dict.fromkeys(tools) if name in sought.telling])
 
 
@@ -247,7 +247,7 @@ def _spawned(calls: list[Told], spawning: Mapping[str, str]) -> list[Told]:
     return [call for call in calls if call[1] in spawning][:_MOST]
 
 
-def _prompts(spawned: list[Told], sought: Sought) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _prompts(spawned: list[Told], sought: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Digests of the prompts that calls gave to agents, and the types of these agents."""
     given = [_members(arguments, sought.spawning[tool], sought.naming.get(tool, "")) for _, tool, arguments in spawned]
     prompts = tuple([digest(sought.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
@@ -255,7 +255,7 @@ def _prompts(spawned: list[Told], sought: Sought) -> tuple[tuple[str, ...], tupl
     return prompts, agents if any(agents) else _NONE
 
 
-def _named(begun: Mapping[str, Told], gave: Mapping[str, Raw | str], sought: Sought) -> tuple[tuple[str, str], ...]:
+def _named(begun: Mapping[str, Told], gave: Mapping[str, Raw | str], sought: HintQuery) -> tuple[tuple[str, str], ...]:
     """The threads that the latest of these results name, each with the type of its agent, else with its name."""
     found: list[tuple[str, str]] = []
     for call_id, content in list(gave.items())[-_MOST:]:

@@ -39,7 +39,7 @@ _QUOTE, _BACKSLASH, _COMMA, _BRACE, _BRACKET, _SPACE = b'"\\,{[ '
 _OPENING = frozenset(b"{[")
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class JsonSpan(msgspec.Struct, frozen=True, gc=False):
     """The bytes from `start` up to and without `end`."""
 
     start: int
@@ -55,14 +55,14 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     value_end: int
 
     @property
-    def value(self) -> Span:
+    def value(self) -> JsonSpan:
         """Where the value stands."""
-        return Span(self.value_start, self.value_end)
+        return JsonSpan(self.value_start, self.value_end)
 
     @property
-    def whole(self) -> Span:
+    def whole(self) -> JsonSpan:
         """Where the member stands, its name included."""
-        return Span(self.key_start, self.value_end)
+        return JsonSpan(self.key_start, self.value_end)
 
 
 def value_end(body: bytes, start: int) -> int:
@@ -120,10 +120,10 @@ def too_many_members(most: int) -> WireError:
     return WireError("", f"an object of at most {most} members", "more")
 
 
-def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[Span]:
+def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[JsonSpan]:
     """The elements of the array that begins at `start`; `end`, if known, saves looking for it."""
     at, end = _bounds(body, start, end)
-    found: list[Span] = []
+    found: list[JsonSpan] = []
     walked = _walked(_ARRAY, body, at, end)
     at += 1
     for element in walked:
@@ -134,11 +134,11 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
             at = _found(_skip_comma(body, at)).end()
         value_start = at
         at += memoryview(element).nbytes
-        found.append(Span(value_start, at))
+        found.append(JsonSpan(value_start, at))
     return found
 
 
-def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, Span]]:
+def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, JsonSpan]]:
     """The elements of an object's member that is a list, in each of its duplicates, with their number in it.
 
     None if there is no object here, or no such list in it: who reads the body judges that.
@@ -154,25 +154,25 @@ def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -
     ]
 
 
-def without(body: bytes, spans: Iterable[Span]) -> bytes:
+def without(body: bytes, spans: Iterable[JsonSpan]) -> bytes:
     """The same bytes without these members or elements, and without one comma for each."""
     return replaced(body, [(gap, b"") for gap in gaps(body, spans)])
 
 
-def gaps(body: bytes, spans: Iterable[Span]) -> list[Span]:
+def gaps(body: bytes, spans: Iterable[JsonSpan]) -> list[JsonSpan]:
     """What must go so that these members or elements are gone: neighbours as one, with the commas that nobody needs."""
-    runs: list[Span] = []
+    runs: list[JsonSpan] = []
     for span in sorted(spans, key=_start):
         if runs and span.start < runs[-1].end:
             continue  # inside of what goes anyway
         if runs and _found(_skip_comma(body, runs[-1].end)).end() == span.start:
-            runs[-1] = Span(runs[-1].start, span.end)
+            runs[-1] = JsonSpan(runs[-1].start, span.end)
         else:
             runs.append(span)
     return [_with_comma(body, run) for run in runs]
 
 
-def replaced(body: bytes, edits: Iterable[tuple[Span, bytes]]) -> bytes:
+def replaced(body: bytes, edits: Iterable[tuple[JsonSpan, bytes]]) -> bytes:
     """The same bytes with other bytes in these places, which do not overlap."""
     pieces: list[bytes] = []
     at = 0
@@ -183,7 +183,7 @@ def replaced(body: bytes, edits: Iterable[tuple[Span, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def replace_value(body: bytes, span: Span, value: bytes) -> bytes:
+def replace_value(body: bytes, span: JsonSpan, value: bytes) -> bytes:
     """The same bytes with another value in this place."""
     return body[: span.start] + value + body[span.end :]
 
@@ -231,12 +231,12 @@ def _string_end(body: bytes, start: int) -> int:
     return _found(_skip_string(body, start)).end()
 
 
-def _with_comma(body: bytes, run: Span) -> Span:
+def _with_comma(body: bytes, run: JsonSpan) -> JsonSpan:
     after = _found(_skip_white(body, run.end)).end()
     if body[after] == _COMMA:
-        return Span(run.start, _found(_skip_white(body, after + 1)).end())
+        return JsonSpan(run.start, _found(_skip_white(body, after + 1)).end())
     before = _rstripped(body, run.start) - 1
-    return Span(before, run.end) if body[before] == _COMMA else run
+    return JsonSpan(before, run.end) if body[before] == _COMMA else run
 
 
 def _rstripped(body: bytes, end: int) -> int:
@@ -259,9 +259,9 @@ def _found(match: re.Match[bytes] | None) -> re.Match[bytes]:
     return match
 
 
-def _start(span: Span) -> int:
+def _start(span: JsonSpan) -> int:
     return span.start
 
 
-def _edit_start(edit: tuple[Span, bytes]) -> int:
+def _edit_start(edit: tuple[JsonSpan, bytes]) -> int:
     return edit[0].start

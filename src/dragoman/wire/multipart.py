@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dragoman.errors import WireError
 from dragoman.wire.duplicate_keys import folded
-from dragoman.wire.json_spans import Span
+from dragoman.wire.json_spans import JsonSpan
 
 # A form of this API has a handful of parts, and a part two or three headers.
 _MOST_PARTS = 1000
@@ -30,7 +30,7 @@ def is_form(content_type: bytes) -> bool:
     return content_type.lstrip()[:10].lower() == b"multipart/"
 
 
-def field_span(body: bytes, content_type: bytes, name: str) -> Span | None:
+def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
     """Where the value of a form's field stands; None if the form has no such field, or no boundary is known."""
     _, semicolon, rest = content_type.partition(b";")
     said = _parameters(semicolon + rest)
@@ -39,14 +39,14 @@ def field_span(body: bytes, content_type: bytes, name: str) -> Span | None:
         return None
     if boundary is None or not 0 < len(boundary) <= _LONGEST_BOUNDARY:
         raise _broken("a boundary that is none")
-    found: Span | None = None
+    found: JsonSpan | None = None
     for start, end in _parts(body, b"--" + boundary):
         head, value = _head(body, start, end)
         if not _is_field(head, name):
             continue
         if found is not None:
             raise WireError(f"/{name}", "one value", "two of them")
-        found = Span(value, end)
+        found = JsonSpan(value, end)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.model.request_features import Opening
+from dragoman.model.request_features import ConversationStart
 
 T = TypeVar("T")
 
@@ -71,20 +71,20 @@ def text_in(raw: Raw) -> str:
     return found if isinstance(found, str) else "".join([part.text for part in found])
 
 
-class Spoken(Struct):
+class PeekedMessage(Struct):
     """One message of a conversation, as far as its opening is concerned."""
 
     role: str = ""
     content: Raw = NULL
 
 
-def opening_in(said: Sequence[Spoken], instructions: str = "") -> Opening:
+def opening_in(said: Sequence[PeekedMessage], instructions: str = "") -> ConversationStart:
     """How a conversation began; without instructions of its own, what stands before the user's words is taken for them.
 
     Nothing, if the user said nothing.
     """
     for message in said:
         if message.role == "user":
-            return Opening(instructions=instructions, text=text_in(message.content))
+            return ConversationStart(instructions=instructions, text=text_in(message.content))
         instructions = instructions or text_in(message.content)
-    return Opening()
+    return ConversationStart()

@@ -11,7 +11,7 @@ from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
 from dragoman.cli.doctor.providers import ask, clock, providers
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
-from dragoman.gateway.provider_probe import Answer
+from dragoman.gateway.provider_probe import ProbeResponse
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Endpoint, Provider
 
@@ -21,10 +21,12 @@ SETTINGS = read_settings(None, ENVIRON, catalogue())
 NOW = 1_700_000_000.0
 
 
-def answer(provider: str, words: str, *, well: bool = False, status: int = 0, ahead: float | None = None) -> Answer:
+def answer(
+    provider: str, words: str, *, well: bool = False, status: int = 0, ahead: float | None = None
+) -> ProbeResponse:
     """What a provider said, and how far our clock is ahead of its own."""
     date = formatdate(NOW - ahead, usegmt=True) if ahead is not None else ""
-    return Answer(
+    return ProbeResponse(
         provider=provider, protocol="openai-chat", well=well, words=words, status=status, date=date, heard=NOW
     )
 
@@ -78,5 +80,5 @@ def test_a_clock_is_right_if_it_is_so_by_one_of_them() -> None:
     section = clock([answer("a", "", ahead=7200.0), answer("b", "", ahead=2.0)])
     assert (section.facts, section.findings) == ((("compared", "with b: +2 s"),), ())
     assert "with nobody" in clock([answer("a", "")]).facts[0][1]
-    odd = Answer(provider="a", protocol="", well=True, words="", date="yesterday", heard=NOW)
+    odd = ProbeResponse(provider="a", protocol="", well=True, words="", date="yesterday", heard=NOW)
     assert "with nobody" in clock([odd]).facts[0][1]

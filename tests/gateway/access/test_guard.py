@@ -12,9 +12,9 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access import guard as access
 from dragoman.gateway.access.guard import Guard, credential, hostname
 from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.http.body import Body
-from dragoman.http.request import Request, RequestTarget
+from dragoman.http.request import RequestTarget, ServerRequest
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 OURS = "localhost:8484"
@@ -43,9 +43,9 @@ class Nobody:
     def too_much(self) -> None: ...
 
 
-def asked(*headers: tuple[str, str], host: str = OURS) -> Request:
+def asked(*headers: tuple[str, str], host: str = OURS) -> ServerRequest:
     """A request with these headers."""
-    return Request(
+    return ServerRequest(
         Nobody(),
         method="POST",
         target=RequestTarget(b"/v1/messages"),
@@ -63,7 +63,7 @@ def guard(*keys: str, server: Server | None = None) -> Guard:
     return Guard(Settings(server=server or Server(), keys=known))
 
 
-def is_admitted(door: Guard, request: Request) -> bool:
+def is_admitted(door: Guard, request: ServerRequest) -> bool:
     try:
         door.admit(request)
     except ClientError as error:
@@ -312,7 +312,7 @@ def test_without_keys_nobody_is_asked_for_one() -> None:
 
 def test_a_key_is_asked_for_although_there_is_none() -> None:
     """All of them may have been revoked, and whether one is asked for is not their number."""
-    page = Page()
+    page = SharedMemory()
     doors = (
         Guard(Settings(), Protection(asks_keys=True)),
         Guard(Settings(keys_table=True)),

@@ -7,7 +7,7 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Line, Server, Settings, Storage
+from dragoman.config.settings import Key, RouteConfig, Server, Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import (
     Protection,
@@ -140,7 +140,7 @@ def test_host_port_workers_and_storage_stay_and_the_rest_is_applied() -> None:
     found = Settings(
         server=Server(host="0.0.0.0", port=5, workers=6, allowed_hosts=("a.example",)),
         storage=Storage(days=7),
-        routes=(Line(pattern="a", targets=("echo/text",)),),
+        routes=(RouteConfig(pattern="a", targets=("echo/text",)),),
     )
     applied = judged(Protection(), started, found)
     assert applied.server == replace(started.server, allowed_hosts=("a.example",))

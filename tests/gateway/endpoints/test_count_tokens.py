@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.tokens import request as local
 from tests.gateway.harness import (
     CHAT,
@@ -55,7 +55,7 @@ def test_pitfall_182_a_provider_that_counts_is_asked(client: str, provider: str)
 @pytest.mark.parametrize("policy", ["fallback", "round-robin", "weighted", "fastest"])
 def test_a_name_with_several_targets_is_counted_by_the_same_one_every_time(policy: str) -> None:
     weights = (1, 1) if policy == "weighted" else ()
-    line = Line(pattern="both", targets=("messages/served", "responses/served"), policy=policy, weights=weights)
+    line = RouteConfig(pattern="both", targets=("messages/served", "responses/served"), policy=policy, weights=weights)
 
     def settings(port: int) -> Settings:
         return replace(with_provider(counts_tokens=True)(port), routes=(line,))

@@ -7,8 +7,8 @@ from anthropic.types import ModelInfo
 from msgspec.structs import replace
 from openai.types import Model
 
-from dragoman.config.settings import Line, LineRule, Settings
-from dragoman.routing.route import When
+from dragoman.config.settings import RouteConfig, RouteRule, Settings
+from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import failure_of, log_lines, with_provider
 from tests.sdk.digging import dig_objects
@@ -86,8 +86,8 @@ def test_a_list_can_be_asked_for_without_its_body() -> None:
 def test_names_of_the_configuration_come_first() -> None:
     def settings(port: int) -> Settings:
         routes = (
-            Line(pattern="fast", targets=("chat/served",)),
-            Line(pattern="x-*", targets=("chat/*",)),
+            RouteConfig(pattern="fast", targets=("chat/served",)),
+            RouteConfig(pattern="x-*", targets=("chat/*",)),
         )
         return replace(settings_for(port), routes=routes)
 
@@ -100,9 +100,9 @@ def test_names_of_the_configuration_come_first() -> None:
 def test_a_name_with_several_targets_is_a_model_if_one_of_them_may_have_it() -> None:
     def settings(port: int) -> Settings:
         routes = (
-            Line(pattern="both", targets=("echo/no-such-model", "chat/served")),
-            Line(pattern="turns", targets=("echo/text", "chat/served"), policy="round-robin"),
-            Line(pattern="none", targets=("echo/no-such-model", "echo/nor-this")),
+            RouteConfig(pattern="both", targets=("echo/no-such-model", "chat/served")),
+            RouteConfig(pattern="turns", targets=("echo/text", "chat/served"), policy="round-robin"),
+            RouteConfig(pattern="none", targets=("echo/no-such-model", "echo/nor-this")),
         )
         return replace(settings_for(port), routes=routes)
 
@@ -198,13 +198,13 @@ def told_of(name: str, *, messages: bool = False, by_list: bool = True) -> dict[
         return replace(
             settings,
             routes=(
-                Line(pattern="mine", targets=("messages/claude-x",)),
-                Line(pattern="both", targets=("messages/claude-x", "chat/gpt-x")),
-                Line(pattern="half", targets=("chat/nobody-knows", "messages/claude-x")),
-                Line(
+                RouteConfig(pattern="mine", targets=("messages/claude-x",)),
+                RouteConfig(pattern="both", targets=("messages/claude-x", "chat/gpt-x")),
+                RouteConfig(pattern="half", targets=("chat/nobody-knows", "messages/claude-x")),
+                RouteConfig(
                     pattern="ruled",
                     targets=("messages/claude-x",),
-                    rules=(LineRule(when=When(images=True), targets=("chat/gpt-x",)),),
+                    rules=(RouteRule(when=RuleCondition(images=True), targets=("chat/gpt-x",)),),
                 ),
             ),
         )

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.names import ask_names
 from tests.gateway.harness import Received, Reply, running, settings_for, whole
@@ -22,7 +22,7 @@ def listing(received: Received) -> Reply:
 
 def with_line(settings: Settings) -> Settings:
     """A name for one model."""
-    return replace(settings, routes=(Line(pattern="mine", targets=("chat/m",)),))
+    return replace(settings, routes=(RouteConfig(pattern="mine", targets=("chat/m",)),))
 
 
 def test_all_names_are_told_with_what_is_known_of_them() -> None:

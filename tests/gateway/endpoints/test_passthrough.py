@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Server, Settings
+from dragoman.config.settings import RouteConfig, Server, Settings
 from dragoman.gateway.endpoints import passthrough as passing
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.thread_offload import INLINE
@@ -148,10 +148,10 @@ def test_paths_below_messages_go_to_a_provider_of_messages() -> None:
 )
 def test_a_name_with_several_targets_keeps_to_the_first_ones_model(targets: tuple[str, ...], served: str) -> None:
     """Vectors of two models cannot be compared; another provider of the same model is as good."""
-    nested = Line(pattern="nested", targets=("messages/served", "responses/served"), policy="round-robin")
+    nested = RouteConfig(pattern="nested", targets=("messages/served", "responses/served"), policy="round-robin")
 
     def settings(port: int) -> Settings:
-        return replace(settings_for(port), routes=(Line(pattern="vectors", targets=targets), nested))
+        return replace(settings_for(port), routes=(RouteConfig(pattern="vectors", targets=targets), nested))
 
     with running(lambda received: whole({"data": []}), settings) as house:
         for _ in range(3):
@@ -162,7 +162,9 @@ def test_a_name_with_several_targets_keeps_to_the_first_ones_model(targets: tupl
 
 def test_a_name_whose_model_is_served_by_nobody_with_the_path_is_a_404() -> None:
     def settings(port: int) -> Settings:
-        return replace(settings_for(port), routes=(Line(pattern="v", targets=("messages/served", "chat/other")),))
+        return replace(
+            settings_for(port), routes=(RouteConfig(pattern="v", targets=("messages/served", "chat/other")),)
+        )
 
     with running((), settings) as house:
         told = house.post("/v1/embeddings", {"model": "v", "input": "a"})
@@ -520,7 +522,7 @@ def test_a_large_error_is_decoded_off_the_event_loop(model: str, size: int, monk
     monkeypatch.setattr("dragoman.gateway.exchange.provider_errors.codec_of", codec_of)
 
     def settings(port: int) -> Settings:
-        line = Line(pattern="vectors", targets=("chat/served", "responses/served"))
+        line = RouteConfig(pattern="vectors", targets=("chat/served", "responses/served"))
         return replace(settings_for(port), routes=(line,))
 
     error = {"error": {"message": "x" * size, "type": "invalid_request_error"}}

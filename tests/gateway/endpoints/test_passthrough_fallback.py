@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Routing, Settings
+from dragoman.config.settings import RouteConfig, Routing, Settings
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.gate import Gate
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
@@ -40,7 +40,7 @@ def house_of(
             )
             for name in "abcd"
         }
-        lines = (Line(pattern="vectors", targets=tuple(targets)),)
+        lines = (RouteConfig(pattern="vectors", targets=tuple(targets)),)
         return replace(made, providers={**made.providers, **providers}, routes=lines, routing=routing or Routing())
 
     return settings

@@ -7,14 +7,14 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Server, Settings
+from dragoman.config.settings import RouteConfig, Server, Settings
 from dragoman.gateway.endpoints import passthrough_usage
 from dragoman.gateway.endpoints.passthrough_usage import Tail
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.records.journal_entry import Money, Tokens
+from dragoman.records.journal_entry import Money, TokenCounts
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import Reply, settings_for, stay_silent, whole
 from tests.gateway.harness import stream as streamed
@@ -46,13 +46,13 @@ def settings(port: int) -> Settings:
 
 
 PATHS = {
-    "embeddings": ("/v1/embeddings", "chat/served", whole(EMBEDDED), Tokens(input=8), 16_000),
-    "counts that come first": ("/v1/embeddings", "chat/served", whole(FIRST), Tokens(input=8), 16_000),
+    "embeddings": ("/v1/embeddings", "chat/served", whole(EMBEDDED), TokenCounts(input=8), 16_000),
+    "counts that come first": ("/v1/embeddings", "chat/served", whole(FIRST), TokenCounts(input=8), 16_000),
     "a compaction": (
         "/v1/responses/compact",
         "responses/served",
         whole(COMPACTED),
-        Tokens(input=192_000, output=1800),
+        TokenCounts(input=192_000, output=1800),
         398_400_000,
     ),
     "a transcript that is streamed": (
@@ -62,7 +62,7 @@ PATHS = {
             b'data: {"type":"transcript.text.delta","delta":"a"}\n\n',
             b'data: {"type":"transcript.text.done","usage":{"type":"tokens","input_tokens":14,"output_tokens":5}}\n\n',
         ),
-        Tokens(input=14, output=5),
+        TokenCounts(input=14, output=5),
         68_000,
     ),
 }
@@ -86,7 +86,7 @@ def test_pitfall_412_every_path_whose_answer_has_a_usage_is_metered(case: str) -
 def test_pitfall_388_a_reported_zero_is_a_count_on_another_path(told: dict[str, int]) -> None:
     with recorded([whole({"data": [], "usage": told})], settings) as (house, records):
         house.post("/v1/embeddings", {"model": "chat/served", "input": ""}, content_type="application/json")
-    assert records[0].tokens == Tokens()
+    assert records[0].tokens == TokenCounts()
     assert records[0].money is not None and (records[0].money.total, records[0].money.unpriced) == (0, ())
 
 
@@ -160,7 +160,7 @@ def test_the_record_of_another_path_says_what_is_known() -> None:
 def lines(port: int) -> Settings:
     """The same model at one provider, and at either of two."""
     made = settings(port)
-    line = Line(pattern="embed", targets=("chat/served", "responses/served"))
+    line = RouteConfig(pattern="embed", targets=("chat/served", "responses/served"))
     return replace(made, routes=(*made.routes, line))
 
 

@@ -7,10 +7,10 @@ import io
 from dragoman.config.settings import Storage
 from dragoman.gateway.endpoints.readiness import readiness
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.usage_recorder import Accounting, Recorded
+from dragoman.gateway.observability.usage_recorder import RecordingStatus, UsageRecorder
 
 
-class Said(Accounting):
+class Said(UsageRecorder):
     """Accounts that say what they are told to."""
 
     said = ("", "")
@@ -23,8 +23,8 @@ class Said(Accounting):
     def delay(self) -> str:
         return self.said[1]
 
-    def recorded(self) -> Recorded | None:
-        return Recorded(backlog=7, unpriced=2)
+    def recorded(self) -> RecordingStatus | None:
+        return RecordingStatus(backlog=7, unpriced=2)
 
 
 def accounts(when_full: str = "answer", problem: str = "", delay: str = "") -> Said:

@@ -7,11 +7,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.route import When
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -28,15 +28,15 @@ from tests.gateway.says import tells
 KEY, OTHER = "sesame-open-the-gate", "another-key-of-this-gateway"
 SECRET = "The raven's name is Huckebein."
 LINES = (
-    Line(pattern="two", targets=("chat/m", "messages/m")),
-    Line(pattern="pair", targets=("chat/m", "chat/n")),
-    Line(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**9),
-    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
-    Line(pattern="split", targets=("chat/m", "messages/m"), weights=(1, 5), policy="weighted"),
-    Line(
+    RouteConfig(pattern="two", targets=("chat/m", "messages/m")),
+    RouteConfig(pattern="pair", targets=("chat/m", "chat/n")),
+    RouteConfig(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**9),
+    RouteConfig(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
+    RouteConfig(pattern="split", targets=("chat/m", "messages/m"), weights=(1, 5), policy="weighted"),
+    RouteConfig(
         pattern="ruled",
         targets=("chat/m",),
-        rules=(LineRule(when=When(key="key1"), targets=("messages/m",), weights=()),),
+        rules=(RouteRule(when=RuleCondition(key="key1"), targets=("messages/m",), weights=()),),
     ),
 )
 # Pico-dollars for a token.
@@ -135,7 +135,7 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         traffic = house.app.service.traffic
         now = traffic.clock()
         traffic.speeds.answered("messages/m", 100, now - 30.0, seconds=2.0, tokens=100.0, first=0.5)
-        traffic.health.note("chat/m", Kind.NO_ANSWER, now, now - 1.0)
+        traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now, now - 1.0)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         assert told["because"] == "it is the first of the line that is neither left out nor behind"
@@ -149,12 +149,12 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
             {"standing": "suspect", "why": "it failed a moment ago"},
         )
         for begun in range(5):
-            traffic.health.note("chat/m", Kind.NO_ANSWER, now + begun / 100, now + begun / 100)
+            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100)
         quick = rows(asked(house, "two"))[1]
         why = "it is in cooldown, and asked if all others fail"
         assert (quick["left_out"], quick["behind"]) == (None, {"standing": "cooldown", "why": why})
         traffic.health.clear("chat/m", now)
-        traffic.health.note("chat/m", Kind.SILENT, now + 20.0, now)
+        traffic.health.note("chat/m", AttemptOutcome.SILENT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
         assert (resting["standing"], resting["left_out"]) == ("resting", None)
         assert resting["behind"] == {"standing": "cooldown", "why": why}
@@ -168,9 +168,9 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
         traffic = house.app.service.traffic
         now = traffic.clock()
         for _ in range(5):
-            traffic.health.note("chat/m", Kind.NO_ANSWER, now, now)
+            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now, now)
         permit = traffic.health.take_permit("chat/m", now, 10.0)
-        traffic.health.note("chat/m", Kind.ANSWERED, now, now, permit=permit)
+        traffic.health.note("chat/m", AttemptOutcome.ANSWERED, now, now, permit=permit)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         why = "it has only just come back, and gets some of the requests"
@@ -196,7 +196,7 @@ def test_a_conversation_is_found_where_it_is_by_its_own_key_alone() -> None:
         traffic = house.app.service.traffic
         now = traffic.clock()
         for begun in range(5):
-            traffic.health.note("chat/m", Kind.NO_ANSWER, now + begun / 100, now + begun / 100)
+            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100)
         assert house.post(PATHS[CHAT], request_of(), authorization=f"Bearer {KEY}").status == 200
         traffic.health.clear("chat/m", now)
         mine = asked(house, "two", authorization=f"Bearer {KEY}")

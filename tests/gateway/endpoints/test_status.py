@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from dragoman import __version__
 from dragoman.config.settings import Server, Settings
 from dragoman.errors import ClientError
-from dragoman.gateway.admission import Limits, Slot
+from dragoman.gateway.admission import AdmissionLimits, Slot
 from dragoman.gateway.endpoints.status import check_near
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.providers.key_cooldowns import digest_of
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import message_of, question, tells, with_provider
 from tests.sdk.digging import dig_objects
@@ -71,12 +71,12 @@ def test_it_tells_calls_waits_and_standings() -> None:
         service = house.app.service
         traffic = service.traffic
         for begun in range(5):
-            traffic.health.note("chat/m", Kind.NO_ANSWER, 100.0 + begun, 99.0 + begun)
-        traffic.health.note("all/m", Kind.ANSWERED, 100.0, 99.0)
+            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, 100.0 + begun, 99.0 + begun)
+        traffic.health.note("all/m", AttemptOutcome.ANSWERED, 100.0, 99.0)
         service.clock = lambda: 106.0
 
         async def enter() -> list[object]:
-            service.admission.settle({"chat": Limits(1)})
+            service.admission.settle({"chat": AdmissionLimits(1)})
             return [service.admission.enter("chat", "k") for _ in range(3)]
 
         held = house.run(enter())
@@ -133,7 +133,7 @@ def test_pitfall_347_a_target_without_a_key_that_may_be_used_is_shown_as_such() 
     with running() as house:
         service = house.app.service
         now = service.clock()
-        service.traffic.health.note("chat/m", Kind.ANSWERED, now, now)
+        service.traffic.health.note("chat/m", AttemptOutcome.ANSWERED, now, now)
         service.rotation(service.settings.providers["chat"]).cool(PROVIDER_KEY, 60.0, "m")
         (target,) = service.standings()
         assert (target.standing, 0.0 < target.seconds <= 60.0) == ("keyless", True)
@@ -145,7 +145,7 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         now = service.clock()
         for target in ("chat/m", "chat/n"):
             for _ in range(5):
-                service.traffic.health.note(target, Kind.UNREACHABLE, now, now)
+                service.traffic.health.note(target, AttemptOutcome.UNREACHABLE, now, now)
         rotation = service.rotation(service.settings.providers["chat"])
         rotation.cool(KEYS[0], 600.0)
         rotation.cool(KEYS[1], 600.0, "m")
@@ -235,11 +235,11 @@ def test_without_keys_another_machine_is_not_told(peer: str) -> None:
         far.peer = peer
         with pytest.raises(ClientError) as caught:
             # Nothing else of a request is looked at.
-            check_near(house.app.service, cast(Request, far))
+            check_near(house.app.service, cast(ServerRequest, far))
         assert caught.value.status == 403
         for near in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
             far.peer = near
-            check_near(house.app.service, cast(Request, far))
+            check_near(house.app.service, cast(ServerRequest, far))
 
 
 def test_a_foreign_page_is_refused_as_everywhere() -> None:
@@ -258,7 +258,7 @@ def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> 
         with running((), lambda port: settings(port, *keys)) as house:
             service = house.app.service
             for model in ("served", "priced", "our-secret-project", "another"):
-                service.traffic.health.note(f"chat/{model}", Kind.ANSWERED, 100.0, 99.0)
+                service.traffic.health.note(f"chat/{model}", AttemptOutcome.ANSWERED, 100.0, 99.0)
             provider = service.settings.providers["chat"]
             service.listed.keep(provider, [ListedModel(id="another")], 1.0)
             service.rotation(provider).cool(PROVIDER_KEY, 900.0, "our-secret-project")

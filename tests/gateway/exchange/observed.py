@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from dragoman.gateway.exchange import state_machine as module
-from dragoman.gateway.exchange.events_commands import Command, Event
+from dragoman.gateway.exchange.events_commands import Command, ExchangeEvent
 from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.exchange.states import State
 
@@ -40,20 +40,20 @@ def observed_transitions() -> Iterator[set[Transition]]:
     made: set[Transition] = set()
     # Where each machine was last seen: a machine also passes through states without waiting in them.
     seen: dict[int, State] = {}
-    handle: Callable[[Machine, Event], list[Command]] = Machine.handle
-    move: Callable[[Machine, Event], None] = Machine._move
+    handle: Callable[[Machine, ExchangeEvent], list[Command]] = Machine.handle
+    move: Callable[[Machine, ExchangeEvent], None] = Machine._move
 
     def passed(machine: Machine) -> None:
         made.add((seen[id(machine)], machine.state))
         seen[id(machine)] = machine.state
 
-    def handled(machine: Machine, event: Event) -> list[Command]:
+    def handled(machine: Machine, event: ExchangeEvent) -> list[Command]:
         seen[id(machine)] = machine.state
         commands = handle(machine, event)
         passed(machine)
         return commands
 
-    def moved(machine: Machine, event: Event) -> None:
+    def moved(machine: Machine, event: ExchangeEvent) -> None:
         passed(machine)
         move(machine, event)
 

@@ -8,25 +8,25 @@ from collections.abc import Callable, Coroutine
 from dragoman.config.settings import Routing, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.events_commands import (
-    Call,
+    CallTarget,
     Command,
     Done,
-    Event,
-    Hear,
+    ExchangeEvent,
     Recall,
     Reserve,
-    Took,
+    StreamThrough,
+    Translated,
 )
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.state_machine import Machine
-from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.states import SentState, State
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Memory
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.http.upstream_call import HeaderList
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, View, plan
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import Dice, PlanInputs, plan
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, PATHS, new_service, settings_for
 from tests.gateway.routed import target_of
@@ -58,7 +58,7 @@ CONTENT += b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
 class Watched(Machine):
     """A machine that tells the states that it passes through without waiting in them."""
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: ExchangeEvent) -> None:
         self.passed.append(self.state)
         super()._move(event)
 
@@ -68,23 +68,23 @@ class Watched(Machine):
 class Played:
     """A machine whose commands are answered here, one by one."""
 
-    def __init__(self, service: Service, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
+    def __init__(self, service: Runtime, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
         self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=service.clock(), time=0.0))
-        self.machine = Watched(service, asked, self.account, Memory(service, asked.api_path))
+        self.machine = Watched(service, asked, self.account, ExchangeStorage(service, asked.api_path))
         self.machine.passed = []
         self.said: list[Command] = []
         self._service, self._others, self._protocol = service, others, protocol
 
-    def say(self, event: Event) -> Command:
+    def say(self, event: ExchangeEvent) -> Command:
         """Let it move; give the last command."""
         self.said = self.machine.handle(event)
         return self.said[-1]
 
-    def until_called(self, event: Event) -> Call:
+    def until_called(self, event: ExchangeEvent) -> CallTarget:
         """Answer what is asked before a provider is."""
         command = self.say(event)
-        while not isinstance(command, Call):
+        while not isinstance(command, CallTarget):
             if isinstance(command, Recall):
                 command = self.say(Done(None))
             else:
@@ -97,34 +97,34 @@ class Played:
         routes, first = self._service.routes, self.machine.attempt.target
         targets = tuple(target_of(routes, name, self._protocol) for name in self._others)
         route = Route(name="line", members=(first, *targets))
-        planned = plan(route, Needs(size=1), View(), Dice())
-        self.machine._course = Course(planned.order[1:], Routing(), route, planned)
+        planned = plan(route, Requirements(size=1), PlanInputs(), Dice())
+        self.machine._course = RetryState(planned.order[1:], Routing(), route, planned)
         self.machine._course.tries = 1
 
-    def told(self) -> Told:
+    def told(self) -> SentState:
         return self.machine.told
 
-    def hear(self) -> Hear:
+    def hear(self) -> StreamThrough:
         command = self.say(Done(STREAM))
-        assert isinstance(command, Hear)
+        assert isinstance(command, StreamThrough)
         return command
 
-    def take(self, hear: Hear, chunk: bytes) -> Command | None:
-        self.said = self.machine.handle(Took(hear.feed(chunk), 1.0))
+    def take(self, hear: StreamThrough, chunk: bytes) -> Command | None:
+        self.said = self.machine.handle(Translated(hear.feed(chunk), 1.0))
         return self.said[-1] if self.said else None
 
 
-def played_by(story: Callable[[Service], None], settings: Callable[[int], Settings] = settings_for) -> None:
+def played_by(story: Callable[[Runtime], None], settings: Callable[[int], Settings] = settings_for) -> None:
     """Play a story with the working parts of a gateway that nobody can call."""
 
-    async def play(service: Service) -> None:
+    async def play(service: Runtime) -> None:
         story(service)
 
     served_by(play, settings)
 
 
 def served_by(
-    work: Callable[[Service], Coroutine[None, None, None]], settings: Callable[[int], Settings] = settings_for
+    work: Callable[[Runtime], Coroutine[None, None, None]], settings: Callable[[int], Settings] = settings_for
 ) -> None:
     """Run work with the working parts of a gateway that nobody can call, in virtual time."""
 

@@ -11,21 +11,21 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.events_commands import ReadWhole
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.exchange.played import played_by
 from tests.gateway.harness import (
     CHAT,
@@ -147,7 +147,7 @@ def test_pitfall_357_a_conversation_leaves_a_key_that_rests_and_stays_with_the_n
 
 def test_a_line_that_is_not_sticky_lets_keys_take_turns() -> None:
     def settings(port: int) -> Settings:
-        line = Line(pattern="any", targets=("chat/served",), sticky=False)
+        line = RouteConfig(pattern="any", targets=("chat/served",), sticky=False)
         return replace(pool(FIRST, SECOND)(port), routes=(line,))
 
     with running(lambda received: tells(CHAT), settings) as house:
@@ -573,10 +573,11 @@ def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transport", "kind"), [("http", Kind.FORBIDDEN), ("echo", Kind.FORBIDDEN), ("bedrock", Kind.BAD_KEY)]
+    ("transport", "kind"),
+    [("http", AttemptOutcome.FORBIDDEN), ("echo", AttemptOutcome.FORBIDDEN), ("bedrock", AttemptOutcome.BAD_KEY)],
 )
-def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: Kind) -> None:
-    def story(service: Service) -> None:
+def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: AttemptOutcome) -> None:
+    def story(service: Runtime) -> None:
         known = target_of(service.routes, "chat/served", CHAT)
         target = replace(known, provider=replace(known.provider, transport=transport))
         tried = attempt.Attempt(target, service.rotation(known.provider))

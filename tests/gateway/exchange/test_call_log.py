@@ -14,10 +14,10 @@ from dragoman.errors import Overloaded
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.events_commands import Begin, Failed
+from dragoman.gateway.exchange.events_commands import Begin, WaitFailed
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.runtime import Service
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.gateway.runtime import Runtime
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import CHAT, PATHS, running, settings_for
 from tests.gateway.routed import target_of
@@ -57,13 +57,13 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[Record] = []
-    finish = Service.finish
+    finish = Runtime.finish
 
-    def finished(service: Service, record: Record) -> None:
+    def finished(service: Runtime, record: Record) -> None:
         records.append(record)
         finish(service, record)
 
-    monkeypatch.setattr(Service, "finish", finished)
+    monkeypatch.setattr(Runtime, "finish", finished)
     run(played(SCENES[f"chat_to_chat/{name}"], tmp_path), START)
     attempts = [attempt for record in records for attempt in record.attempts]
     assert [attempt.kind for attempt in attempts] == KINDS[name]
@@ -74,32 +74,32 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
 
 
 def test_a_call_that_could_not_be_made_is_one_too() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
-        assert calls.ended(attempt, Kind.OURS) == ()
+        assert calls.ended(attempt, AttemptOutcome.OURS) == ()
         calls.begin()
-        account.update(attempts=calls.ended(attempt, Kind.NO_ANSWER))
+        account.update(attempts=calls.ended(attempt, AttemptOutcome.NO_ANSWER))
         [noted] = account.record.attempts
         assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
-        assert calls.ended(attempt, Kind.ANSWERED) == account.record.attempts
+        assert calls.ended(attempt, AttemptOutcome.ANSWERED) == account.record.attempts
 
     played_by(story)
 
 
 def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         calls.begin()
         calls.queued()
-        assert calls.ended(attempt, Kind.FULL) == () and calls.count == 0
+        assert calls.ended(attempt, AttemptOutcome.FULL) == () and calls.count == 0
         calls.begin()
         calls.queued()
         calls.admitted()
-        assert len(calls.ended(attempt, Kind.ANSWERED)) == 1 and calls.count == 1
+        assert len(calls.ended(attempt, AttemptOutcome.ANSWERED)) == 1 and calls.count == 1
 
     played_by(story)
 
@@ -128,12 +128,12 @@ def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
 
 
 def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "responses/served")
         play.until_called(Begin(BODY))
         play.machine.calls.queued()
         play.more_targets()
-        call = play.until_called(Failed(Overloaded("too many", waited=0.0, retry_after=1)))
+        call = play.until_called(WaitFailed(Overloaded("too many", waited=0.0, retry_after=1)))
         assert call.prepared.target.provider.name == "responses"
         course = play.machine._course
         assert course is not None and course.tries == 1 and play.machine.calls.count == 1

@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line
+from dragoman.config.settings import RouteConfig
 from dragoman.errors import TimedOut, Unreachable
 from dragoman.gateway.exchange.events_commands import (
     Begin,
-    Call,
+    CallTarget,
     Done,
     Drop,
-    Due,
     End,
-    Failed,
+    Finalize,
     HangUp,
+    HeartbeatDue,
     Pause,
     Respond,
-    Settle,
     Start,
+    WaitFailed,
     Write,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.store_failures import NotKept
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.store_failures import NotStored
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, settings_for
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["nothing", "the status"])
 def test_the_next_target_is_asked_while_nothing_of_an_answer_was_said(opened: bool) -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         first = play.until_called(Begin(BODY))
         assert first.prepared.target.endpoint.protocol == MESSAGES
@@ -39,42 +39,42 @@ def test_the_next_target_is_asked_while_nothing_of_an_answer_was_said(opened: bo
         if opened:
             hear = play.hear()
             play.take(hear, OPENING)
-            play.say(Due(15.0))
-        second = play.until_called(Failed(TimedOut("too late")))
+            play.say(HeartbeatDue(15.0))
+        second = play.until_called(WaitFailed(TimedOut("too late")))
         assert second.prepared.target.endpoint.protocol == CHAT
         assert (play.account.record.provider, play.account.record.failure) == ("chat", "")
-        play.say(Failed(TimedOut("too late again")))
+        play.say(WaitFailed(TimedOut("too late again")))
         assert kinds(play.said)[-1] is HangUp and play.machine.state is State.OVER
 
     played_by(story)
 
 
 def test_no_other_target_is_asked_once_there_was_content() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
         hear = play.hear()
         play.take(hear, OPENING + CONTENT)
-        play.say(Failed(TimedOut("too late")))
-        assert Call not in kinds(play.said) and play.machine.state is State.OVER
+        play.say(WaitFailed(TimedOut("too late")))
+        assert CallTarget not in kinds(play.said) and play.machine.state is State.OVER
 
     played_by(story)
 
 
 def test_no_other_target_is_asked_for_an_answer_that_was_paid_for() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
-        play.say(Failed(NotKept()))
-        assert Call not in kinds(play.said) and play.machine.state is State.OVER
+        play.say(WaitFailed(NotStored()))
+        assert CallTarget not in kinds(play.said) and play.machine.state is State.OVER
 
     played_by(story)
 
 
 def test_an_error_tells_nothing_of_an_earlier_call() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(BODY))
         limited = Head(429, b"application/json")
@@ -83,7 +83,7 @@ def test_an_error_tells_nothing_of_an_earlier_call() -> None:
         assert play.machine.attempt.headers == limited.headers
         # Another key is tried, and never answered.
         play.machine._call()
-        play.say(Failed(TimedOut("too late")))
+        play.say(WaitFailed(TimedOut("too late")))
         told = play.said[1]
         assert isinstance(told, Respond) and (b"retry-after", b"777") not in told.headers
 
@@ -96,25 +96,25 @@ STRICT = [(b"x-dragoman-strict", b"1")]
 
 
 def test_a_target_that_cannot_be_asked_does_not_end_the_search() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "messages/served", "responses/served", "chat/other", headers=STRICT)
         play.until_called(Begin(LOSSY))
         play.more_targets()
-        last = play.until_called(Failed(TimedOut("too late")))
+        last = play.until_called(WaitFailed(TimedOut("too late")))
         assert last.prepared.target.model == "other"
         # What the others were about to wait for is not waited for.
-        assert kinds(play.said) == [Drop, Call]
+        assert kinds(play.said) == [Drop, CallTarget]
 
     played_by(story)
 
 
 def test_a_failure_after_the_last_target_that_cannot_be_asked_is_told_once() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "messages/served", "responses/served", headers=STRICT)
         play.until_called(Begin(LOSSY))
         play.more_targets()
-        play.say(Failed(TimedOut("too late")))
-        assert kinds(play.said) == [Drop, Settle, Respond, HangUp] and play.machine.state is State.OVER
+        play.say(WaitFailed(TimedOut("too late")))
+        assert kinds(play.said) == [Drop, Finalize, Respond, HangUp] and play.machine.state is State.OVER
         told = play.said[2]
         assert isinstance(told, Respond) and (told.status, b"too late" in told.body) == (504, True)
 
@@ -122,7 +122,7 @@ def test_a_failure_after_the_last_target_that_cannot_be_asked_is_told_once() -> 
 
 
 def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(BODY))
 
@@ -131,7 +131,7 @@ def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.
 
         monkeypatch.setattr(type(play.machine._replies), "failure", broken)
         with pytest.raises(TimedOut, match="not even that"):
-            play.machine.handle(Failed(TimedOut("too late")))
+            play.machine.handle(WaitFailed(TimedOut("too late")))
 
     played_by(story)
 
@@ -144,7 +144,7 @@ FAILED = FAILED.replace(b'"output":[]', b'"output":[],"error":{"code":"server_is
 
 
 def test_pitfall_301_a_relayed_failure_of_which_nobody_heard_goes_to_the_next_target() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/other", protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.more_targets()
@@ -154,14 +154,14 @@ def test_pitfall_301_a_relayed_failure_of_which_nobody_heard_goes_to_the_next_ta
         assert second.prepared.target.model == "other"
         assert play.account.record.attempts[0].kind == "overloaded"
         # It is the next one that is told, unless it fails as well.
-        play.say(Failed(TimedOut("too late")))
+        play.say(WaitFailed(TimedOut("too late")))
         assert play.machine.state is State.OVER
 
     played_by(story)
 
 
 def test_a_relayed_failure_is_told_as_it_is_if_nothing_else_can_be_done() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.take(play.hear(), CREATED + FAILED)
@@ -172,7 +172,7 @@ def test_a_relayed_failure_is_told_as_it_is_if_nothing_else_can_be_done() -> Non
 
 
 def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/other", protocol=RESPONSES)
         play.until_called(Begin(ASKED))
         play.more_targets()
@@ -180,23 +180,23 @@ def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> N
         assert play.machine._course is not None
         play.machine._course._others = ()
         play.say(Done())
-        assert kinds(play.said) == [Start, Settle, Write, End, HangUp]
+        assert kinds(play.said) == [Start, Finalize, Write, End, HangUp]
         assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED
 
     played_by(story)
 
 
 def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         first = play.until_called(Begin(BODY))
         failed = play.machine.attempt
         play.more_targets()
-        second = play.until_called(Failed(TimedOut("too late")))
+        second = play.until_called(WaitFailed(TimedOut("too late")))
         # Bodies may be large, and there may be many attempts.
         assert (failed.body, failed.prepared.translated.body) == (b"", b"")
         assert first.prepared.translated.body and second.prepared.translated.body
-        play.say(Failed(TimedOut("too late")))
+        play.say(WaitFailed(TimedOut("too late")))
         told = play.said[-2]
         assert isinstance(told, Respond) and dict(told.headers)[b"x-dragoman-route"].startswith(b"messages/served;")
 
@@ -205,16 +205,16 @@ def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
 
 @pytest.mark.parametrize(("retries", "more"), [(0, b""), (1, b"; attempts=2")])
 def test_a_line_with_one_target_that_is_asked_again_tells_its_attempts(retries: int, more: bytes) -> None:
-    line = Line(pattern="patient", targets=("messages/served",), retries=retries)
+    line = RouteConfig(pattern="patient", targets=("messages/served",), retries=retries)
 
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         play.until_called(Begin(BODY.replace(b"messages/served", b"patient")))
-        waits = play.say(Failed(Unreachable("nobody is there")))
+        waits = play.say(WaitFailed(Unreachable("nobody is there")))
         if retries:
             assert isinstance(waits, Pause)
             play.until_called(Done())
-            play.say(Failed(Unreachable("nobody is there")))
+            play.say(WaitFailed(Unreachable("nobody is there")))
         told = next(command for command in play.said if isinstance(command, Respond))
         assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages" + more
 

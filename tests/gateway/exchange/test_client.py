@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.http.body import Body
-from dragoman.http.request import Request, RequestTarget
+from dragoman.http.request import RequestTarget, ServerRequest
 
 
 class Wire:
@@ -48,7 +48,7 @@ def test_an_http_request_is_a_client() -> None:
     wire = Wire()
     body = Body(wire, 0, False)
     body.finish()
-    client: Client = Request(
+    client: Client = ServerRequest(
         wire,
         method="POST",
         target=RequestTarget(b"/v1/messages"),

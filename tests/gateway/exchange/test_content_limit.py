@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Limits, Timeouts
-from dragoman.routing.attempt_outcome import Kind as Outcome
+from dragoman.routing.attempt_outcome import AttemptOutcome as Outcome
 from dragoman.routing.attempt_outcome import counts_for_health
 from tests.gateway.exchange.test_failover import play
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import Line, Routing, Timeouts
+from dragoman.config.settings import RouteConfig, Routing, Timeouts
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.health import FIRST_REST, SUSPICION
@@ -77,9 +77,9 @@ class Course:
 
 def play(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setup: Setup = TWO) -> Course:
     records: list[Record] = []
-    finish = Service.finish
+    finish = Runtime.finish
 
-    def finished(service: Service, record: Record) -> None:
+    def finished(service: Runtime, record: Record) -> None:
         records.append(record)
         finish(service, record)
 
@@ -98,7 +98,7 @@ def play(steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setup: S
         return Course(stage, records)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Service, "finish", finished)
+        patch.setattr(Runtime, "finish", finished)
         return run(playing(), START)
 
 
@@ -174,7 +174,7 @@ def test_pitfall_306_a_silent_target_is_not_asked_again(tmp_path: Path, monkeypa
 def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setup = Setup(lines=(Line(pattern="many", targets=MANY),))
+    setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY),))
     failing = told(error(CHAT, "overloaded_error", "no", "overloaded"), 529)
     course = play([asked(CHAT, CHAT, line="many"), *(failing * 8)], tmp_path, monkeypatch, setup)
     assert course.status == 529
@@ -183,7 +183,7 @@ def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
 
 
 def test_pitfall_308_one_cap_holds_over_all_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = Setup(lines=(Line(pattern="many", targets=MANY[:2]),), provider_keys=KEYS)
+    setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY[:2]),), provider_keys=KEYS)
     failing = told(error(CHAT, "rate_limit_error", "slower"), 429)
     course = play([asked(CHAT, CHAT, line="many"), *(failing * 16)], tmp_path, monkeypatch, setup)
     # However many keys the first one has, the second is asked.
@@ -193,7 +193,7 @@ def test_pitfall_308_one_cap_holds_over_all_keys(tmp_path: Path, monkeypatch: py
 def test_pitfall_308_326_one_deadline_holds_and_nobody_gets_less_than_it_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(pattern="many", targets=MANY)
+    line = RouteConfig(pattern="many", targets=MANY)
     setup = Setup(lines=(line,), timeouts=Timeouts(first_byte=8.0, total=20.0), routing=Routing(replays=9))
     course = play([asked(CHAT, CHAT, line="many"), passes(21)], tmp_path, monkeypatch, setup)
     [record] = course.records
@@ -231,7 +231,7 @@ def test_pitfall_318_the_first_failure_is_told_not_that_of_a_smaller_window(
 def test_pitfall_320_a_refusal_is_no_reason_to_ask_another(
     refusals: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Line(pattern="line", targets=("chat/served", "responses/served"), refusals=refusals)
+    line = RouteConfig(pattern="line", targets=("chat/served", "responses/served"), refusals=refusals)
     filtered = told(error(CHAT, "invalid_request_error", "not that", "content_filter"), 400)
     answer = told(whole(RESPONSES)) if refusals else []
     steps = [asked(CHAT, CHAT, line="line"), *filtered, *answer]
@@ -295,7 +295,7 @@ def test_pitfall_333_no_text_is_told_twice_wherever_a_stream_is_cut(
 def test_pitfall_347_after_an_outage_of_seconds_under_load_nobody_rests_for_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setup = Setup(lines=(Line(pattern="many", targets=MANY[:2]),))
+    setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY[:2]),))
     ends_of_rests: list[float] = []
 
     def is_back(stage: Stage) -> None:
@@ -319,7 +319,7 @@ def test_item_22_b10_after_silence_one_request_at_a_time_waits_for_a_target(
     stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeouts = Timeouts()
-    setup = Setup(lines=(Line(pattern="many", targets=MANY[:2], sticky=False),), timeouts=timeouts)
+    setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY[:2], sticky=False),), timeouts=timeouts)
     body = {**brief(CHAT, CHAT, stream=stream), "model": "many"}
     answer = streamed(CHAT) if stream else told(whole(CHAT))
     steps: list[Step] = [asks(PATHS[CHAT], body), passes(timeouts.first_byte + 1), *answer, passes(FIRST_REST)]
@@ -343,7 +343,7 @@ def test_item_22_b12_the_price_with_a_warm_cache_counts_whether_conversations_st
 ) -> None:
     rates = [Rates(input=price * 10**6, output=10**6, cache_read=price * 10**5) for price in (100, 110)]
     prices = {name: Override(rates=each) for name, each in zip(MANY, rates, strict=False)}
-    line = Line(pattern="many", targets=MANY[:2], policy="cheapest", sticky=sticky)
+    line = RouteConfig(pattern="many", targets=MANY[:2], policy="cheapest", sticky=sticky)
     body = {**brief(CHAT, CHAT, stream=False), "model": "many"}
     other = {**body, "messages": [{"role": "user", "content": "Another conversation."}]}
     failing, answer = told(error(CHAT, "server_error", "no"), 500), told(whole(CHAT))
@@ -358,7 +358,7 @@ def test_item_22_b12_the_price_with_a_warm_cache_counts_whether_conversations_st
 
 
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = Setup(lines=(Line(pattern="many", targets=MANY),), timeouts=Timeouts(first_byte=8.0))
+    setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY),), timeouts=Timeouts(first_byte=8.0))
     course = play([asked(CHAT, CHAT, line="many"), passes(30)], tmp_path, monkeypatch, setup)
     assert (course.calls, course.kinds) == (2, ["slow", "slow"])
     assert all(each.maybe_billed for record in course.records for each in record.attempts)
@@ -380,7 +380,8 @@ def test_item_22_b11_no_pause_is_longer_than_what_is_left_of_the_total(
     asked = asks(PATHS[client], {**brief(client, client, stream=stream), "model": "line"})
     refused = told(error(client, "overloaded_error", "busy"), 503)
     setup = Setup(
-        lines=(Line(pattern="line", targets=(f"{NAMES[client]}/served",), retries=5),), timeouts=Timeouts(total=2.0)
+        lines=(RouteConfig(pattern="line", targets=(f"{NAMES[client]}/served",), retries=5),),
+        timeouts=Timeouts(total=2.0),
     )
     steps = [asked, *refused, passes(0.5), *refused, passes(1.0), *refused]
     course = play(steps, tmp_path, monkeypatch, setup)
@@ -394,7 +395,7 @@ def test_item_22_b11_the_next_target_is_asked_instead_of_a_pause_that_is_too_lon
 ) -> None:
     asked = asks(PATHS[CHAT], {**brief(CHAT, CHAT), "model": "line"})
     refused = [answers(503, {**JSON, "retry-after": "2"}), says(error(CHAT, "overloaded_error", "busy")), ends()]
-    line = Line(pattern="line", targets=("chat/served", "messages/served"), retries=5)
+    line = RouteConfig(pattern="line", targets=("chat/served", "messages/served"), retries=5)
     steps = [asked, *refused, *told(whole(MESSAGES))]
     course = play(steps, tmp_path, monkeypatch, Setup(lines=(line,), timeouts=Timeouts(total=2.0)))
     assert (course.status, course.targets) == (200, ["chat/served", "messages/served"])

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.fixed_target import filling, fixed_target
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import look
 from dragoman.prices.book import Override
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import Requirements
 from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole
 from tests.gateway.routed import target_of
 from tests.gateway.says import question, tells, with_provider
@@ -22,7 +22,7 @@ from tests.gateway.says import question, tells, with_provider
 TARGETS = ("chat/unknown", "messages/large", "responses/small", "all/tiny")
 POLICIES = ("fallback", "fastest", "round-robin", "weighted")
 LINES = tuple(
-    Line(pattern=policy, targets=TARGETS, policy=policy, weights=(1,) * 4 if policy == "weighted" else ())
+    RouteConfig(pattern=policy, targets=TARGETS, policy=policy, weights=(1,) * 4 if policy == "weighted" else ())
     for policy in POLICIES
 )
 WINDOWS = {
@@ -65,7 +65,7 @@ def test_a_picture_fills_no_window() -> None:
 def test_what_overflows_goes_to_whoever_it_overflows_least() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         service = house.app.service
-        fills = filling(Needs(size=4_000_000), service.knowledge.window)
+        fills = filling(Requirements(size=4_000_000), service.knowledge.window)
         tiny, small, large, unknown = (
             fills(target_of(service.routes, name, MESSAGES))
             for name in ("all/tiny", "responses/small", "messages/large", "chat/unknown")
@@ -119,7 +119,7 @@ def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:
             routes = {house.post(COUNT, asked).header("x-dragoman-route") for _ in range(3)}
             assert routes == {"all/tiny; dialect=anthropic-messages"}
         route = service.routes.route("round-robin", MESSAGES)
-        assert service.traffic.glance(route, Needs(size=100), service.knowledge).order[0].id == "chat/unknown"
+        assert service.traffic.glance(route, Requirements(size=100), service.knowledge).order[0].id == "chat/unknown"
 
 
 def test_a_conversation_is_compacted_where_it_is() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dragoman.gateway.exchange.events_commands import (
     Begin,
     Done,
+    Finalize,
     HangUp,
     ReadWhole,
     Respond,
-    Settle,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from tests.gateway.exchange.played import CONTENT, OPENING, Head, Played, kinds, played_by
 
 WHOLE = Head(200, b"application/json")
@@ -26,13 +26,13 @@ CHAT_ANSWER += (
 
 
 def test_a_whole_answer_is_translated_settled_and_sent() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(ASKED))
         assert isinstance(play.say(Done(WHOLE)), ReadWhole)
         play.say(Done(ANSWER))
         assert play.machine.passed[-1] is State.TRANSLATING
-        assert kinds(play.said) == [Settle, Respond, HangUp]
+        assert kinds(play.said) == [Finalize, Respond, HangUp]
         told = play.said[1]
         assert isinstance(told, Respond) and b'"content":"Hi"' in told.body
 
@@ -40,7 +40,7 @@ def test_a_whole_answer_is_translated_settled_and_sent() -> None:
 
 
 def test_a_relayed_answer_goes_on_byte_for_byte() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(RELAYED))
         play.say(Done(WHOLE))
@@ -53,7 +53,7 @@ def test_a_relayed_answer_goes_on_byte_for_byte() -> None:
 
 
 def test_events_under_another_type_are_read_as_what_they_are() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(ASKED))
         play.say(Done(WHOLE))
@@ -69,7 +69,7 @@ def test_events_under_another_type_are_read_as_what_they_are() -> None:
 
 
 def test_an_empty_answer_is_an_error() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(ASKED))
         play.say(Done(WHOLE))

@@ -10,7 +10,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.providers.transport_interface import Order
 from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
 from tests.gateway.routed import target_of
@@ -20,7 +20,7 @@ from tests.sdk.digging import dig_text
 BODY = b'{"model":"text","messages":[{"role":"user","content":"Hello."}]}'
 
 
-async def called(house: House, path: str, *, breaks: bool = False) -> tuple[Account, bytes]:
+async def called(house: House, path: str, *, breaks: bool = False) -> tuple[RecordBuilder, bytes]:
     service = house.app.service
     target = target_of(service.routes, "echo/text", CHAT)
     account = service.account(Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0))

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Limits, Line, Server, Settings
+from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings
 from dragoman.gateway.exchange.provider_request import DECISIVE, able, outline_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
@@ -275,7 +275,7 @@ def by_key(settings: Settings) -> Settings:
 
 def by_route(settings: Settings) -> Settings:
     """Strict for one route."""
-    return replace(settings, routes=(Line(pattern="careful", targets=("messages/served",), strict=True),))
+    return replace(settings, routes=(RouteConfig(pattern="careful", targets=("messages/served",), strict=True),))
 
 
 def by_server(settings: Settings) -> Settings:
@@ -312,7 +312,7 @@ def by_key_all(settings: Settings) -> Settings:
 
 def by_route_all(settings: Settings) -> Settings:
     """Strict about every loss for one route."""
-    return replace(settings, routes=(Line(pattern="careful", targets=("chat/served",), strict="all"),))
+    return replace(settings, routes=(RouteConfig(pattern="careful", targets=("chat/served",), strict="all"),))
 
 
 def by_server_all(settings: Settings) -> Settings:
@@ -420,8 +420,8 @@ def test_usage_that_the_gateway_asked_for_is_withheld_from_the_client() -> None:
 
 def test_a_route_may_lead_a_name_to_another_model() -> None:
     routes = (
-        Line(pattern="fast", targets=("chat/served-2",)),
-        Line(pattern="big-*", targets=("chat/*",)),
+        RouteConfig(pattern="fast", targets=("chat/served-2",)),
+        RouteConfig(pattern="big-*", targets=("chat/*",)),
     )
     with running([tells(CHAT), tells(CHAT)], with_settings(routes=routes)) as house:
         for name in ("fast", "big-one"):

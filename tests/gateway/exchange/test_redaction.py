@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.exchange import redaction
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.http.upstream_call import Call
+from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.providers.provider import Endpoint, Provider
 
 KEY = "sk-proj-Zq8/w+Xy=_7Tn4Lm2Kp9"
@@ -220,8 +220,8 @@ def test_any_key_is_blanked_out_and_json_stays_json(key: str, around: str, ascii
     assert told.startswith("it was ")
 
 
-def call(token: str, url: str = "https://cloud.example/v1") -> Call:
-    return Call(method="POST", url=url, headers=[(b"authorization", b"Bearer " + token.encode())])
+def call(token: str, url: str = "https://cloud.example/v1") -> UpstreamRequest:
+    return UpstreamRequest(method="POST", url=url, headers=[(b"authorization", b"Bearer " + token.encode())])
 
 
 def test_credentials_that_a_transport_found_are_learned() -> None:
@@ -249,7 +249,9 @@ def test_a_signature_is_not_worth_learning() -> None:
     door = redactor(KEY)
     for count in range(5):
         signed = f"AWS4-HMAC-SHA256 Credential=AKID/x, SignedHeaders=host, Signature={count:064}"
-        door.learn(Call(method="POST", url=f"https://{HOST}/", headers=[(b"authorization", signed.encode())]))
+        door.learn(
+            UpstreamRequest(method="POST", url=f"https://{HOST}/", headers=[(b"authorization", signed.encode())])
+        )
     assert not door._learned
 
 
@@ -257,14 +259,14 @@ def test_a_signature_tells_whose_key_it_is_and_which_region() -> None:
     door = Redactor(Provider(name="p", transport="bedrock", endpoints=()))
     scope = f"Credential={ACCESS}/20260101/eu-west-1/bedrock/aws4_request"
     signed = f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature={0:064}"
-    door.learn(Call(method="POST", url="https://x.example/", headers=[(b"authorization", signed.encode())]))
+    door.learn(UpstreamRequest(method="POST", url="https://x.example/", headers=[(b"authorization", signed.encode())]))
     assert door.clean_text(f"{ACCESS} in eu-west-1, not in eu-west-11") == "[redacted] in [redacted], not in eu-west-11"
 
 
 def test_the_path_of_a_call_tells_project_and_region() -> None:
     door = Redactor(Provider(name="p", transport="vertex", endpoints=()))
     url = "https://x.example/v1/projects/acme-1/locations/europe-west1/publishers/anthropic/models/m:rawPredict"
-    door.learn(Call(method="POST", url=url, headers=[]))
+    door.learn(UpstreamRequest(method="POST", url=url, headers=[]))
     assert door.clean_text("acme-1 in europe-west1-a") == "[redacted] in [redacted]-a"
 
 

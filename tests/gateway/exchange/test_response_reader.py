@@ -9,13 +9,13 @@ import pytest
 
 from dragoman.config.settings import Timeouts
 from dragoman.errors import Oversized, Truncated
-from dragoman.gateway.byte_budget import ByteBudget, Charge
+from dragoman.gateway.byte_budget import ByteBudget, ReaderCharge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.events_commands import Collect
-from dragoman.gateway.exchange.response_reader import Reading, collect, read_error, read_whole
+from dragoman.gateway.exchange.response_reader import GatheredCall, collect, read_error, read_whole
 from dragoman.gateway.exchange.timeouts import LimitPhase, TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Passed
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.streaming import StreamPipeline
 from tests.gateway.exchange.played import CONTENT, OPENING
 from tests.gateway.exchange.test_timeouts import Aloft
@@ -46,9 +46,11 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def reading(flight: Flight, watch: TimeLimits, most: int = 10_000, charge: Charge | None = None) -> Reading:
+def reading(
+    flight: UpstreamCall, watch: TimeLimits, most: int = 10_000, charge: ReaderCharge | None = None
+) -> GatheredCall:
     charge = charge or ByteBudget(10_000).of("k").open(flight.pause, flight.resume)
-    return Reading(flight, watch, clock, most, "k", charge)
+    return GatheredCall(flight, watch, clock, most, "k", charge)
 
 
 def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.routing_inputs import (
     conversation_of,
@@ -23,20 +23,20 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.prices.book import Override
-from dragoman.routing.needs import Wants
-from dragoman.routing.route import Route, When
+from dragoman.routing.needs import RequiredFeatures
+from dragoman.routing.route import Route, RuleCondition
 from dragoman.rules.seals import to_envelope
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, running, settings_for, whole
 from tests.gateway.says import tells
 
 LINES = (
-    Line(pattern="two", targets=("chat/m", "messages/m")),
-    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
-    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
-    Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest"),
-    Line(pattern="kept", targets=("chat/m", "responses/m", "echo/text", "all/m")),
-    Line(pattern="alike", targets=("chat/m", "chat/n")),
-    Line(pattern="faithful", targets=("messages/m", "chat/m"), policy="least-loss"),
+    RouteConfig(pattern="two", targets=("chat/m", "messages/m")),
+    RouteConfig(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
+    RouteConfig(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    RouteConfig(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest"),
+    RouteConfig(pattern="kept", targets=("chat/m", "responses/m", "echo/text", "all/m")),
+    RouteConfig(pattern="alike", targets=("chat/m", "chat/n")),
+    RouteConfig(pattern="faithful", targets=("messages/m", "chat/m"), policy="least-loss"),
 )
 API_PATH = api_path_of(PATHS[CHAT])
 
@@ -49,7 +49,7 @@ def _route(house: House, name: str) -> Route:
     return house.app.service.routes.route(name, CHAT)
 
 
-def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> Wants:
+def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> RequiredFeatures:
     asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=[])
     return wanted(body, asked, _route(house, name), pinned=pinned)
 
@@ -62,14 +62,14 @@ def _body(**more: object) -> bytes:
 @pytest.mark.parametrize(
     ("name", "wants"),
     [
-        ("two", Wants()),
-        ("turns", Wants()),
-        ("fast", Wants(opening=True)),
-        ("cheap", Wants(signs=True, opening=True)),
-        ("faithful", Wants(opening=True, losses=True)),
+        ("two", RequiredFeatures()),
+        ("turns", RequiredFeatures()),
+        ("fast", RequiredFeatures(opening=True)),
+        ("cheap", RequiredFeatures(signs=True, opening=True)),
+        ("faithful", RequiredFeatures(opening=True, losses=True)),
     ],
 )
-def test_a_line_asks_for_what_its_policy_needs(name: str, wants: Wants) -> None:
+def test_a_line_asks_for_what_its_policy_needs(name: str, wants: RequiredFeatures) -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         found = _wants(house, name, _body())
         # Prices decide ties, too.
@@ -87,8 +87,8 @@ def test_where_conversations_were_moved_each_is_looked_for() -> None:
 def test_pitfall_357_where_keys_take_turns_each_conversation_is_looked_for() -> None:
     keys = ("sk-1-0123456789abcdef", "sk-2-0123456789abcdef")
     with running((), lambda port: _lined(settings_for(port, provider_keys=keys))) as house:
-        assert _wants(house, "two", _body()) == Wants(opening=True)
-        assert _wants(house, "turns", _body()) == Wants()
+        assert _wants(house, "two", _body()) == RequiredFeatures(opening=True)
+        assert _wants(house, "turns", _body()) == RequiredFeatures()
 
 
 def test_losses_are_counted_for_each_target() -> None:
@@ -96,7 +96,7 @@ def test_losses_are_counted_for_each_target() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = _route(house, "faithful")
         asked = ClientRequest(api_path=API_PATH, headers=[])
-        seen = seen_in(body, asked, look(body, API_PATH), route, Wants(losses=True))
+        seen = seen_in(body, asked, look(body, API_PATH), route, RequiredFeatures(losses=True))
         assert seen.losses["chat/m"].all == 0 < seen.losses["messages/m"].changes
         assert not seen.refused
 
@@ -173,8 +173,8 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
 
 def test_pitfall_359_reasoning_is_taken_to_whoever_sealed_it_and_left_out_elsewhere() -> None:
     lines = (
-        Line(pattern="line", targets=("messages/other", "chat/m", "responses/m")),
-        Line(pattern="others", targets=("messages/other", "messages/another")),
+        RouteConfig(pattern="line", targets=("messages/other", "chat/m", "responses/m")),
+        RouteConfig(pattern="others", targets=("messages/other", "messages/another")),
     )
     answers = {
         "/v1/messages": {
@@ -210,7 +210,7 @@ def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_ot
     def known(body: bytes, headers: HeaderList | None = None, line: str = "fast") -> str:
         asked = ClientRequest(api_path=API_PATH, headers=headers or [])
         with running((), lambda port: _lined(settings_for(port))) as house:
-            seen = seen_in(body, asked, look(body, API_PATH), _route(house, "fast"), Wants(opening=True))
+            seen = seen_in(body, asked, look(body, API_PATH), _route(house, "fast"), RequiredFeatures(opening=True))
         return conversation_of(asked, look(body, API_PATH), seen.opening, line)
 
     first = _body()
@@ -270,7 +270,7 @@ def test_what_is_kept_here_is_said_in_full_before_losses_are_weighed(refers: str
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
     }
     tools = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}]
-    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="least-loss", strict=True)
+    line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), policy="least-loss", strict=True)
     with running(
         [whole(calls), tells(CHAT, "It is there.")], lambda port: replace(settings_for(port), routes=(line,))
     ) as house:
@@ -294,7 +294,7 @@ def test_what_is_kept_here_is_said_in_full_before_losses_are_weighed(refers: str
 
 
 def test_what_runs_here_is_weighed_without_its_wish_to_run_behind_the_scenes() -> None:
-    line = Line(pattern="line", targets=("chat/m", "messages/m"), policy="least-loss")
+    line = RouteConfig(pattern="line", targets=("chat/m", "messages/m"), policy="least-loss")
     with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
         told = house.post(PATHS[RESPONSES], {"model": "line", "input": "Hello.", "background": True})
         assert (told.status, told.json()["status"]) == (200, "queued"), told.body
@@ -313,7 +313,7 @@ def test_who_goes_on_from_nothing_is_told_so_where_losses_are_weighed() -> None:
 
 
 def test_what_the_one_provider_keeps_of_which_nothing_is_noted_it_goes_on_from() -> None:
-    line = Line(pattern="line", targets=("chat/m", "responses/m"))
+    line = RouteConfig(pattern="line", targets=("chat/m", "responses/m"))
 
     def settings(port: int) -> Settings:
         found = settings_for(port)
@@ -334,8 +334,8 @@ def test_what_the_one_provider_keeps_of_which_nothing_is_noted_it_goes_on_from()
 
 @pytest.mark.parametrize("target", ["chat/m", "chat/n"])
 def test_a_conversation_that_comes_under_a_rule_on_its_way_stays_under_it(target: str) -> None:
-    rule = LineRule(when=When(tools=True), targets=("chat/ruled",), weights=())
-    line = Line(pattern="line", targets=("chat/m", "chat/n"), weights=(1, 1), policy="weighted", rules=(rule,))
+    rule = RouteRule(when=RuleCondition(tools=True), targets=("chat/ruled",), weights=())
+    line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), weights=(1, 1), policy="weighted", rules=(rule,))
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 
     def served(house: House, **more: object) -> str:
@@ -352,8 +352,8 @@ def test_a_conversation_that_comes_under_a_rule_on_its_way_stays_under_it(target
 
 @pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
 def test_what_a_request_goes_on_from_counts_for_rules_of_its_size(by: str) -> None:
-    rule = LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=())
-    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=(rule,))
+    rule = RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=())
+    line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=(rule,))
     with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
 
         def asked(words: str, **referring: JsonValue) -> tuple[JsonValue, str, JsonValue]:
@@ -373,10 +373,10 @@ def test_what_a_request_goes_on_from_counts_for_rules_of_its_size(by: str) -> No
 
 def test_pictures_that_a_request_goes_on_from_are_seen_and_are_no_text() -> None:
     rules = (
-        LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=()),
-        LineRule(when=When(images=True), targets=("chat/sees",), weights=()),
+        RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=()),
+        RouteRule(when=RuleCondition(images=True), targets=("chat/sees",), weights=()),
     )
-    line = Line(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=rules)
+    line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=rules)
     picture: JsonObject = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 40_000}
     with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
         said: JsonObject = {"model": "chat/m", "input": [{"role": "user", "content": [picture]}]}
@@ -386,8 +386,10 @@ def test_pictures_that_a_request_goes_on_from_are_seen_and_are_no_text() -> None
 
 
 def test_a_file_of_an_earlier_turn_does_not_keep_a_request_from_who_can_be_told_it() -> None:
-    rule = LineRule(when=When(tools=True), targets=("responses/m",), weights=())
-    line = Line(pattern="line", targets=("chat/m", "responses/m"), policy="fallback", sticky=False, rules=(rule,))
+    rule = RouteRule(when=RuleCondition(tools=True), targets=("responses/m",), weights=())
+    line = RouteConfig(
+        pattern="line", targets=("chat/m", "responses/m"), policy="fallback", sticky=False, rules=(rule,)
+    )
     tool: JsonObject = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
     picture: JsonObject = {"type": "input_image", "file_id": "file-abc"}
     with running(lambda _: tells(RESPONSES), lambda port: replace(settings_for(port), routes=(line,))) as house:

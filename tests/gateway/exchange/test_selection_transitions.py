@@ -5,20 +5,30 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings, Storage
+from dragoman.config.settings import RouteConfig, RouteRule, Settings, Storage
 from dragoman.errors import ClientError, Unreachable
-from dragoman.gateway.exchange.events_commands import Begin, Call, Done, Event, Failed, Locate, Recall, Reserve, Respond
+from dragoman.gateway.exchange.events_commands import (
+    Begin,
+    CallTarget,
+    Done,
+    ExchangeEvent,
+    Locate,
+    Recall,
+    Reserve,
+    Respond,
+    WaitFailed,
+)
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.reference_resolver import Found
-from dragoman.routing.route import When
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
+from dragoman.routing.route import RuleCondition
 from dragoman.store.responses import Item
 from tests.gateway.exchange.played import Played, played_by
 from tests.gateway.harness import RESPONSES, settings_for
 
 
 def _line(port: int) -> Settings:
-    line = Line(pattern="line", targets=("chat/served", "responses/served", "messages/served"))
+    line = RouteConfig(pattern="line", targets=("chat/served", "responses/served", "messages/served"))
     return replace(settings_for(port), routes=(line,))
 
 
@@ -34,7 +44,7 @@ def _line(port: int) -> Settings:
     ],
 )
 def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets: list[str]) -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
         assert isinstance(located, Locate) and located.said.previous == "resp_1"
@@ -57,7 +67,7 @@ def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets
     ],
 )
 def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(body: bytes) -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         assert isinstance(play.say(Begin(body)), Recall)
         assert State.LOCATING not in play.machine.passed
@@ -71,16 +81,16 @@ def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(bod
     ids=["refers to nothing", "refers"],
 )
 def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, asked: list[str]) -> None:
-    line = Line(pattern="line", targets=("chat/served", "responses/served", "all/served"))
+    line = RouteConfig(pattern="line", targets=("chat/served", "responses/served", "all/served"))
 
     def settings(port: int) -> Settings:
         return replace(settings_for(port), routes=(line,), storage=Storage(keep=False))
 
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         call = play.until_called(Begin(b'{"model":"line","input":"x"%b}' % more))
         called = [call.prepared.target.provider.name]
-        play.say(Failed(Unreachable("nobody is there")))
+        play.say(WaitFailed(Unreachable("nobody is there")))
         if play.machine.state is not State.OVER:
             called.append(play.machine.attempt.target.provider.name)
         assert called == asked
@@ -89,10 +99,10 @@ def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, as
 
 
 def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
-        play.say(Failed(ClientError(500, "what is kept cannot be read")))
+        play.say(WaitFailed(ClientError(500, "what is kept cannot be read")))
         told = next(command for command in play.said if isinstance(command, Respond))
         assert (told.status, b"cannot be read" in told.body) == (500, True)
         assert play.machine.state is State.OVER
@@ -100,7 +110,7 @@ def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
     played_by(story, _line)
 
 
-FOUND = Found(
+FOUND = ResolvedReferences(
     before=[Item("msg_1", b'{"type":"message","role":"user","content":"Once upon a time."}')],
     kept=(1, 66),
     own=[b'{"type":"message","role":"user","content":"And?"}'],
@@ -111,21 +121,21 @@ FOUND = Found(
 
 @pytest.mark.parametrize("policy", ["fallback", "least-loss"])
 def test_what_was_looked_up_to_be_weighed_is_said_to_all_who_are_asked(policy: str) -> None:
-    rule = LineRule(when=When(input_over=2000), targets=("chat/roomy",), weights=())
-    line = Line(pattern="line", targets=("chat/served", "messages/served"), policy=policy, rules=(rule,))
+    rule = RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=())
+    line = RouteConfig(pattern="line", targets=("chat/served", "messages/served"), policy=policy, rules=(rule,))
 
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         weighing = play.say(Begin(b'{"model":"line","input":"And?","previous_response_id":"resp_1"}'))
         assert (type(weighing), play.machine.state) == (Recall, State.WEIGHING)
         asked: list[str] = []
-        event: Event = Done(FOUND)
+        event: ExchangeEvent = Done(FOUND)
         for _ in line.targets:
             reserve = play.say(event)
             assert isinstance(reserve, Reserve) and b"Once upon a time." in reserve.prepared.translated.body
             asked.append(reserve.prepared.target.provider.name)
-            assert isinstance(play.say(Done(reserve.prepared)), Call)
-            event = Failed(Unreachable("nobody is there"))
+            assert isinstance(play.say(Done(reserve.prepared)), CallTarget)
+            event = WaitFailed(Unreachable("nobody is there"))
         play.say(event)
         assert sorted(asked) == ["chat", "messages"] and play.machine.state is State.OVER
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dragoman.gateway.exchange.events_commands import (
     Begin,
+    ClientDisconnected,
     Done,
-    Due,
-    Failed,
-    Gone,
-    Kept,
-    Took,
+    HeartbeatDue,
+    Stored,
+    Translated,
+    WaitFailed,
 )
 from dragoman.gateway.exchange.state_machine import MOVES
 from dragoman.gateway.exchange.states import State
@@ -49,10 +49,10 @@ def test_every_state_is_on_the_page_and_leads_on() -> None:
 
 def test_every_state_has_a_move_for_everything_that_can_come() -> None:
     for state in State:
-        assert {(state, Due), (state, Gone)} <= MOVES.keys()
-        assert state in RESTING or {(state, Done), (state, Failed)} <= MOVES.keys()
-        assert ((state, Took) in MOVES) == (state in HEARD | ENDS)
-    assert {state for state, event in MOVES if event is Kept} == {State.SETTLING, State.STORING, *ENDS}
+        assert {(state, HeartbeatDue), (state, ClientDisconnected)} <= MOVES.keys()
+        assert state in RESTING or {(state, Done), (state, WaitFailed)} <= MOVES.keys()
+        assert ((state, Translated) in MOVES) == (state in HEARD | ENDS)
+    assert {state for state, event in MOVES if event is Stored} == {State.SETTLING, State.STORING, *ENDS}
     assert {state for state, event in MOVES if event is Begin} == {State.FRESH}
 
 

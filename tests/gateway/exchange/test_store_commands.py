@@ -5,37 +5,37 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.events_commands import AwaitKept, Event, Keep, Kept, TellNoted, Waiting
-from dragoman.gateway.exchange.store_commands import StoreActs
+from dragoman.gateway.exchange.events_commands import AwaitOwner, AwaitStored, ExchangeEvent, Keep, Stored, Waiting
+from dragoman.gateway.exchange.store_commands import StoreCommands
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from tests.gateway.exchange.played import served_by
 from tests.gateway.harness import PATHS, RESPONSES
 
 
-class Acts(StoreActs):
+class Acts(StoreCommands):
     """Acts whose machine only remembers what it heard."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Runtime) -> None:
         record = Record(id="req_1", dialect=RESPONSES, path="", started=service.clock(), time=0.0)
         asked = ClientRequest(api_path=api_path_of(PATHS[RESPONSES]), headers=[])
         super().__init__(service, asked, DetachedClient(), service.account(record))
-        self.heard: list[Event] = []
+        self.heard: list[ExchangeEvent] = []
 
-    def _step(self, event: Event) -> Waiting | None:
+    def _step(self, event: ExchangeEvent) -> Waiting | None:
         self.heard.append(event)
         return None
 
     async def keep(self) -> None:
         """Keep an answer, and wait for that."""
         self._keep(Keep(b"data: {}\n\n"))
-        await self._await_kept(AwaitKept())
+        await self._await_kept(AwaitStored())
 
     async def note(self) -> None:
         """Tell what was noted, and wait for that."""
-        self._tell_noted(TellNoted())
+        self._tell_noted(AwaitOwner())
         await self._noted()
 
     async def leave(self) -> None:
@@ -44,7 +44,7 @@ class Acts(StoreActs):
 
 
 def test_what_the_store_has_nothing_to_do_with_is_kept_at_once_and_waits_for_nobody() -> None:
-    heard: list[Event] = []
+    heard: list[ExchangeEvent] = []
 
     async def hear(acts: Acts) -> None:
         async with asyncio.timeout(0):
@@ -54,4 +54,4 @@ def test_what_the_store_has_nothing_to_do_with_is_kept_at_once_and_waits_for_nob
         heard.extend(acts.heard)
 
     served_by(lambda service: hear(Acts(service)))
-    assert heard == [Kept()]
+    assert heard == [Stored()]

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import TimedOut
-from dragoman.gateway.exchange.events_commands import Begin, Done, Due, End, Failed, Start, Write
-from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.exchange.events_commands import Begin, Done, End, HeartbeatDue, Start, WaitFailed, Write
+from dragoman.gateway.exchange.states import SentState
+from dragoman.gateway.runtime import Runtime
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 
 
 def test_a_keep_alive_commits_the_status_and_nothing_that_is_held() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(BODY))
         hear = play.hear()
         assert play.take(hear, OPENING) is None
-        play.say(Due(15.0))
+        play.say(HeartbeatDue(15.0))
         assert kinds(play.said) == [Start, Write]
-        assert play.told() is Told.STATUS
+        assert play.told() is SentState.STATUS
         play.take(hear, CONTENT)
         first, second = play.said
         assert isinstance(first, Write) and b'"role":"assistant"' in first.data
         assert isinstance(second, Write) and b"Hi" in second.data
-        assert play.told() is Told.CONTENT and play.machine.flowing
+        assert play.told() is SentState.CONTENT and play.machine.flowing
 
     played_by(story)
 
@@ -35,7 +35,7 @@ STOPPED += b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"u
 
 @pytest.mark.parametrize("last", [b"", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'])
 def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes) -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, headers=[(b"x-dragoman-report", b"full")])
         play.until_called(Begin(BODY))
         hear = play.hear()
@@ -53,11 +53,11 @@ def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes
 
 
 def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(BODY))
         play.take(play.hear(), OPENING)
-        play.say(Failed(TimedOut("too late")))
+        play.say(WaitFailed(TimedOut("too late")))
         usage = play.account.record.usage
         assert usage is not None and (usage.input, usage.output) == (3, 1)
 
@@ -65,14 +65,14 @@ def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> N
 
 
 def test_heartbeats_go_on_while_another_target_is_asked() -> None:
-    def story(service: Service) -> None:
+    def story(service: Runtime) -> None:
         play = Played(service, "chat/served")
         play.until_called(Begin(BODY))
         play.more_targets()
         play.take(play.hear(), OPENING)
-        play.say(Due(15.0))
-        play.until_called(Failed(TimedOut("too late")))
-        play.say(Due(30.0))
+        play.say(HeartbeatDue(15.0))
+        play.until_called(WaitFailed(TimedOut("too late")))
+        play.say(HeartbeatDue(30.0))
         assert kinds(play.said) == [Write]
 
     played_by(story)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.costs import UNREPORTED, Costs, together
-from dragoman.gateway.observability.record import Attempt
+from dragoman.gateway.observability.record import RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates, own_table
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.records.journal_entry import Money, Tokens
+from dragoman.records.journal_entry import Money, TokenCounts
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
@@ -67,7 +67,7 @@ def test_every_class_is_paid_once() -> None:
         web_searches=2,
     )
     tokens, money = costs(p__m=OWN).spent(target("p", "m"), counted)
-    assert tokens == Tokens(
+    assert tokens == TokenCounts(
         input=3500, cache_read=2000, cache_write=500, cache_write_1h=100, output=200, thinking=50, searches=2
     )
     assert money == Money(
@@ -214,14 +214,14 @@ def test_pitfall_417_what_the_provider_says_stands_beside_ours() -> None:
 def test_counts_that_cannot_be_are_none(counts: dict[str, int]) -> None:
     dear = Override(rates=Rates(input=10**15, output=10**15))
     tokens, money = costs(p__m=dear).spent(target("p", "m"), replace(usage(), **counts))
-    assert (tokens, money.total, money.unpriced) == (Tokens(), 0, ("counts",))
+    assert (tokens, money.total, money.unpriced) == (TokenCounts(), 0, ("counts",))
 
 
 def test_an_answer_with_very_many_turns_is_not_priced_turn_by_turn() -> None:
     steps = ",".join(f'{{"type":"compaction","model":"m{number}","input_tokens":1}}' for number in range(1001))
     told = usage(f'{{"iterations":[{steps}],"cost":0.5}}', input=5, output=3)
     tokens, money = costs(p__m=OWN).spent(target("p", "m"), told)
-    assert (tokens, money) == (Tokens(), Money(unpriced=("counts",), said=500_000_000))
+    assert (tokens, money) == (TokenCounts(), Money(unpriced=("counts",), said=500_000_000))
 
 
 def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
@@ -233,17 +233,21 @@ def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
     assert all(len(answered_by) <= 256 for _, answered_by, _ in priced._known)
 
 
-def attempt(money: Money | None = None, tokens: Tokens | None = None, *, estimated: bool = False) -> Attempt:
-    return Attempt(provider="p", model="m", protocol="x", started=0.0, money=money, tokens=tokens, estimated=estimated)
+def attempt(
+    money: Money | None = None, tokens: TokenCounts | None = None, *, estimated: bool = False
+) -> RecordedAttempt:
+    return RecordedAttempt(
+        provider="p", model="m", protocol="x", started=0.0, money=money, tokens=tokens, estimated=estimated
+    )
 
 
 def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
-    failed = attempt(Money(input=5, entry="p/a", version="1"), Tokens(input=3), estimated=True)
+    failed = attempt(Money(input=5, entry="p/a", version="1"), TokenCounts(input=3), estimated=True)
     refused = attempt()
     unknown = attempt(UNREPORTED)
-    answered = attempt(Money(input=7, output=2, said=9, entry="p/b", version="1"), Tokens(input=4, output=1))
+    answered = attempt(Money(input=7, output=2, said=9, entry="p/b", version="1"), TokenCounts(input=4, output=1))
     told = together((failed, refused, unknown, answered))
-    assert told["tokens"] == Tokens(input=7, output=1)
+    assert told["tokens"] == TokenCounts(input=7, output=1)
     assert told["estimated"] is True
     assert told["money"] == Money(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", said=9)
     assert together((refused,)) == {"attempts": (refused,)}

@@ -13,7 +13,7 @@ from dragoman.gateway.observability.journal_entries import (
     product_of,
     settled_entry,
 )
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.response import Usage
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.records.journal_entry import (
@@ -23,13 +23,13 @@ from dragoman.records.journal_entry import (
     FAILED,
     OPEN,
     REFUSED,
-    Call,
-    Considered,
-    Lost,
-    Tokens,
+    CallEntry,
+    CandidateEntry,
+    LossEntry,
+    TokenCounts,
 )
 from dragoman.routing.target import Target
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 
 BEGUN = Record(
@@ -59,8 +59,10 @@ def test_a_settled_record_is_an_entry() -> None:
         ended=12.0,
         usage=USAGE,
         attempts=(
-            Attempt(provider="a", model="m", protocol="p", started=10.1, kind="timeout", ended=10.2, maybe_billed=True),
-            Attempt(
+            RecordedAttempt(
+                provider="a", model="m", protocol="p", started=10.1, kind="timeout", ended=10.2, maybe_billed=True
+            ),
+            RecordedAttempt(
                 provider="openai", model="gpt-5.1", protocol="p", started=10.2, status=200, upstream_id="u", usage=USAGE
             ),
         ),
@@ -75,7 +77,7 @@ def test_a_settled_record_is_an_entry() -> None:
         ),
     )
     entry = settled_entry(record, "network")
-    tokens = Tokens(input=100, cache_read=60, output=20, thinking=5, searches=1)
+    tokens = TokenCounts(input=100, cache_read=60, output=20, thinking=5, searches=1)
     assert (entry.id, entry.time, entry.outcome, entry.kind) == ("req_1", 1_700_000_000_250_000, ANSWERED, CONVERSATION)
     assert (entry.key, entry.client, entry.program, entry.address) == (
         "alice",
@@ -85,20 +87,24 @@ def test_a_settled_record_is_an_entry() -> None:
     )
     assert (entry.first, entry.took, entry.size) == (500_000, 2_000_000, 512)
     assert entry.tokens == tokens
-    assert entry.losses == (Lost("sampling", "dropped", "sampling.seed"),)
+    assert entry.losses == (LossEntry("sampling", "dropped", "sampling.seed"),)
     assert entry.upstream_id == "u"
     first, second = entry.calls
     assert (first.kind, first.started, first.ended, first.maybe_billed) == ("timeout", 99_999, 199_999, True)
-    assert second == Call("openai", "gpt-5.1", "p", status=200, started=199_999, upstream_id="u", tokens=tokens)
+    assert second == CallEntry("openai", "gpt-5.1", "p", status=200, started=199_999, upstream_id="u", tokens=tokens)
     assert "never kept" not in repr(entry)
 
 
 def test_pitfall_425_what_is_known_of_tokens_stays_as_it_was_counted() -> None:
     """Usage of each attempt is its own; that of the whole is what the record says that all of them came to."""
-    attempt = Attempt(provider="a", model="m", protocol="p", started=10.1, tokens=Tokens(input=7), usage=USAGE)
-    entry = settled_entry(replace(BEGUN, attempts=(attempt,), tokens=Tokens(input=9), usage=USAGE, status=200), "off")
-    assert entry.tokens == Tokens(input=9)
-    assert entry.calls[0].tokens == Tokens(input=7)
+    attempt = RecordedAttempt(
+        provider="a", model="m", protocol="p", started=10.1, tokens=TokenCounts(input=7), usage=USAGE
+    )
+    entry = settled_entry(
+        replace(BEGUN, attempts=(attempt,), tokens=TokenCounts(input=9), usage=USAGE, status=200), "off"
+    )
+    assert entry.tokens == TokenCounts(input=9)
+    assert entry.calls[0].tokens == TokenCounts(input=7)
     assert entry.address == ""
     assert settled_entry(BEGUN, "full").tokens is None
 
@@ -138,7 +144,7 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
 
 
 def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
-    considered = (Considered("b/m"), Considered("a/m", "left out: it rests"))
+    considered = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
     record = replace(BEGUN, considered=considered, considered_more=4, status=200)
     for told in (opened_entry(record, "off", None, 1), settled_entry(record, "off")):
         assert (told.considered, told.considered_more) == (considered, 4)
@@ -149,7 +155,7 @@ def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better()
     assert product_of("claude-cli/2.1.325") == "claude-cli"
     assert product_of("curl") == "curl"
     assert product_of("x" * 200) == "x" * 64
-    assert settled_entry(replace(BEGUN, facts=Facts(client="claude-code")), "off").client == "claude-code"
+    assert settled_entry(replace(BEGUN, facts=ExchangeFacts(client="claude-code")), "off").client == "claude-code"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
         stop=long,
         response_id=long,
         full=(long,),
-        attempts=(Attempt(provider="a", model=long, protocol="p", started=10.1),),
+        attempts=(RecordedAttempt(provider="a", model=long, protocol="p", started=10.1),),
         losses=tuple(
             {"fate": "dropped", "feature": "sampling", "weight": "changes_response", "at": long, "note": ""}
             for _ in range(1000)
@@ -227,4 +233,4 @@ def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
 def test_what_is_no_name_is_no_place(at: str, kept: str) -> None:
     losses = ({"fate": "dropped", "feature": "unknown_field", "weight": "changes_response", "at": at, "note": ""},)
     entry = settled_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
-    assert entry.losses == (Lost("unknown_field", "dropped", kept),)
+    assert entry.losses == (LossEntry("unknown_field", "dropped", kept),)

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 from dragoman.gateway.observability.launch_counters import (
     MOST,
     MOST_OF_A_KEY,
-    Tallies,
-    Tally,
-    Told,
+    LaunchCount,
+    LaunchCounters,
+    WorkerLaunchCount,
     launch_name,
     summed,
 )
 from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, Tokens
-from dragoman.sessions.facts import Facts
+from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 
 RECORD = Record(
@@ -26,8 +26,8 @@ RECORD = Record(
 LOST: LossLine = {"feature": "sampling", "weight": "changes_response", "fate": "dropped", "at": "", "note": ""}
 
 
-def tally_of(*records: Record) -> Tally:
-    tallies = Tallies()
+def tally_of(*records: Record) -> LaunchCount:
+    tallies = LaunchCounters()
     for record in records:
         tallies.count(record)
     return tallies.told("me", "one").tally
@@ -43,12 +43,14 @@ def test_calls_tokens_failures_and_losses_are_counted() -> None:
         # Who goes away has its reasons.
         replace(RECORD, status=499, failure="cancelled"),
     )
-    assert told == Tally(requests=5, calls=4, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
+    assert told == LaunchCount(
+        requests=5, calls=4, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1}
+    )
 
 
 def test_the_session_is_that_of_the_last_main_thread_that_got_an_answer() -> None:
     def of(session: str, kind: str = "main") -> Record:
-        return replace(RECORD, facts=Facts(session=session, said_class=kind))
+        return replace(RECORD, facts=ExchangeFacts(session=session, said_class=kind))
 
     assert tally_of(of("first"), of("second")).session == "second"
     failed = replace(of("failed"), status=502, failure="overloaded")
@@ -59,12 +61,12 @@ def test_the_session_is_that_of_the_last_main_thread_that_got_an_answer() -> Non
 
 def test_pitfall_557_money_is_added_up_and_what_has_no_price_is_counted() -> None:
     told = tally_of(
-        replace(RECORD, tokens=Tokens(input=10, output=2), money=Money(input=5, output=7)),
-        replace(RECORD, tokens=Tokens(input=1), money=Money(input=3, unpriced=("output",))),
+        replace(RECORD, tokens=TokenCounts(input=10, output=2), money=Money(input=5, output=7)),
+        replace(RECORD, tokens=TokenCounts(input=1), money=Money(input=3, unpriced=("output",))),
         RECORD,
     )
     assert (told.cost, told.unpriced, told.input, told.output) == (15, 1, 11, 2)
-    _, both = summed([Told("a", told), Told("b", told)])
+    _, both = summed([WorkerLaunchCount("a", told), WorkerLaunchCount("b", told)])
     assert (both.cost, both.unpriced) == (30, 2)
 
 
@@ -74,13 +76,13 @@ def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:
 
 
 def test_nobody_is_told_what_another_key_did() -> None:
-    tallies = Tallies()
+    tallies = LaunchCounters()
     tallies.count(RECORD)
-    assert tallies.told("you", "one").tally == Tally()
+    assert tallies.told("you", "one").tally == LaunchCount()
 
 
 def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
-    tallies = Tallies()
+    tallies = LaunchCounters()
     tallies.count(replace(RECORD, key="other"))
     for number in range(MOST_OF_A_KEY):
         tallies.count(replace(RECORD, launch=f"n{number}"))
@@ -92,7 +94,7 @@ def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
 
 
 def test_there_are_no_more_than_so_many_in_all() -> None:
-    tallies = Tallies()
+    tallies = LaunchCounters()
     for number in range(MOST + 1):
         tallies.count(replace(RECORD, key=f"k{number}"))
     known = [tallies.told(f"k{number}", "one").tally.calls for number in range(MOST + 1)]
@@ -105,7 +107,7 @@ def test_what_is_no_name_counts_for_nobody(said: bytes | None) -> None:
 
 
 def test_processes_are_told_apart_and_summed() -> None:
-    one, other = Tallies(), Tallies()
+    one, other = LaunchCounters(), LaunchCounters()
     for tallies in (one, other, other):
         tallies.count(replace(RECORD, losses=(LOST,)))
     processes, whole = summed([one.told("me", "one"), other.told("me", "one")])
@@ -114,8 +116,8 @@ def test_processes_are_told_apart_and_summed() -> None:
 
 
 def test_of_all_processes_the_latest_session_counts() -> None:
-    one, other = Tallies(), Tallies()
-    main = Facts(session="late", said_class="main")
+    one, other = LaunchCounters(), LaunchCounters()
+    main = ExchangeFacts(session="late", said_class="main")
     one.count(replace(RECORD, time=2.0, facts=main))
     other.count(replace(RECORD, time=1.0, facts=replace(main, session="early")))
     for told in ([one, other], [other, one]):

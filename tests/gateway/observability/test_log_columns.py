@@ -9,17 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.log_columns import LogColumns, shown
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, Tokens
+from dragoman.records.journal_entry import Money, TokenCounts
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
 from tests.gateway.observability.test_logs import HOSTILE
 from tests.screen import COLOUR, as_seen, fits
 
 WIDTHS = (20, 40, 63, 64, 80, 100, 119, 120, 140, 200)
-CALL = Attempt(
+CALL = RecordedAttempt(
     provider="openai", model="gpt-5.1", protocol="openai-responses", started=100.0, status=200, kind="answered"
 )
 RECORD = Record(
@@ -324,7 +324,7 @@ COSTS = {
 @pytest.mark.parametrize("case", COSTS)
 def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None:
     money, told = COSTS[case]
-    tokens = Tokens(input=4123, output=340)
+    tokens = TokenCounts(input=4123, output=340)
     for width in (100, 140):
         line = told_in(width, replace(RECORD, tokens=tokens, money=money, estimated=True))
         assert cells(line) <= width

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from dragoman import translate
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Considered, Money, Tokens
+from dragoman.records.journal_entry import CandidateEntry, Money, TokenCounts
 from dragoman.sessions.fact_extraction import heard
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.docs.bare import ROOT
 from tests.gateway.harness import PROVIDER_KEY, running, whole
@@ -51,11 +51,11 @@ def _without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-SPOKEN = Facts(session="s1", client="claude-code", thread="a1")
+SPOKEN = ExchangeFacts(session="s1", client="claude-code", thread="a1")
 
 
 def record(*, upstream_id: str = "", **members: str) -> Record:
-    call = Attempt(
+    call = RecordedAttempt(
         provider="openai",
         model="gpt-5.1",
         protocol="openai-responses",
@@ -206,7 +206,7 @@ def test_everything_about_an_exchange_is_told() -> None:
 def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     out = io.StringIO()
     told = replace(
-        record(), tokens=Tokens(input=10, output=5, cache_read=2), money=Money(input=12_345_678, said=13_000_000)
+        record(), tokens=TokenCounts(input=10, output=5, cache_read=2), money=Money(input=12_345_678, said=13_000_000)
     )
     Log(out, json=True).exchange(told)
     line = only(out)
@@ -258,7 +258,7 @@ def test_a_hostile_model_is_one_line_of_the_running_gateway(case: str) -> None:
 
 
 def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> None:
-    first = Attempt(
+    first = RecordedAttempt(
         provider="a", model="m", protocol="openai-chat", started=100.0, ended=100.5, kind="silent", maybe_billed=True
     )
     second = replace(
@@ -277,8 +277,8 @@ def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> N
 
 def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
     considered = (
-        Considered("a/m", "", 1_500_000, 0, 250_000, 80.5),
-        Considered("b/" + "m" * 500, "left out: it rests"),
+        CandidateEntry("a/m", "", 1_500_000, 0, 250_000, 80.5),
+        CandidateEntry("b/" + "m" * 500, "left out: it rests"),
     )
     out = io.StringIO()
     Log(out, json=True).exchange(replace(record(), considered=considered, considered_more=3))
@@ -298,7 +298,9 @@ def test_a_name_with_one_target_says_nothing_of_a_choice() -> None:
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_stays_in_its_place_among_the_calls(case: str) -> None:
-    call = Attempt(provider="a", model=HOSTILE[case], protocol="openai-chat", started=1.0, ended=2.0, kind="answered")
+    call = RecordedAttempt(
+        provider="a", model=HOSTILE[case], protocol="openai-chat", started=1.0, ended=2.0, kind="answered"
+    )
     out = io.StringIO()
     Log(out, json=True).exchange(replace(record(), route=HOSTILE[case], attempts=(call,)))
     told = only(out)
@@ -323,7 +325,9 @@ def test_every_field_of_a_line_is_documented() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited", route="line")
     money = Money(input=1, said=2, unpriced=("model",))
-    told = replace(told, facts=SPOKEN, money=money, tokens=Tokens(input=1), estimated=True, first=100.1, full=("a/b",))
+    told = replace(
+        told, facts=SPOKEN, money=money, tokens=TokenCounts(input=1), estimated=True, first=100.1, full=("a/b",)
+    )
     told = replace(told, program="codex/1.0", launch="one", why="none", advice="none")
     Log(out, json=True).exchange(told)
     page = ROOT / "docs" / "operations.md"

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from dragoman.gateway.observability import metrics as module
 from dragoman.gateway.observability.metrics import OTHER, Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, Tokens
-from dragoman.routing.health_state import Level
-from dragoman.sessions.facts import Facts
+from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.routing.health_state import HealthLevel
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
 from tests.gateway.observability.scraped import counted, read, record, total
@@ -42,7 +42,7 @@ def test_tokens_are_counted_by_kind() -> None:
 
 
 def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
-    priced = replace(record(), tokens=Tokens(input=9, cache_read=4), money=Money(input=1_500_000_000, output=7))
+    priced = replace(record(), tokens=TokenCounts(input=9, cache_read=4), money=Money(input=1_500_000_000, output=7))
     unpriced = replace(record(), money=Money(input=3, unpriced=("output",)), estimated=True)
     found = counted(priced, priced, unpriced, record())
     assert total(found, "dragoman_cost_nano_usd_total", model="gpt-5.1", status="200") == 3_000_000_017
@@ -175,7 +175,8 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
 def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
     calls = [("a", "overloaded"), ("a", "overloaded"), ("b", "answered"), ("b", "")]
     attempts = tuple(
-        Attempt(provider=name, model="m", protocol="openai-chat", started=0.0, kind=kind) for name, kind in calls
+        RecordedAttempt(provider=name, model="m", protocol="openai-chat", started=0.0, kind=kind)
+        for name, kind in calls
     )
     one, other = Metrics(), Metrics()
     for metrics in (one, other):
@@ -190,9 +191,9 @@ def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
 
 def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     one, other = Metrics(), Metrics()
-    one.levels = lambda: {"p/m": Level.GOOD, "q/n": Level.SUSPECT}
+    one.levels = lambda: {"p/m": HealthLevel.GOOD, "q/n": HealthLevel.SUSPECT}
     # Who heard of it first is believed.
-    other.levels = lambda: {"p/m": Level.RESTING}
+    other.levels = lambda: {"p/m": HealthLevel.RESTING}
     one.resting, other.resting = lambda: {"p": 1, "q": 0}, lambda: {"p": 2, "q": 0}
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
     found = read(render([one.snapshot(), heard]))
@@ -200,7 +201,7 @@ def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     assert standings == {"p/m": "resting", "q/n": "suspect"}
     assert total(found, "dragoman_target_standing") == 2
     assert total(found, "dragoman_target_standing", target="p/m", level="good") == 0
-    assert sum(name == "dragoman_target_standing" for name, _ in found) == 2 * len(Level)
+    assert sum(name == "dragoman_target_standing" for name, _ in found) == 2 * len(HealthLevel)
     assert total(found, "dragoman_keys_resting", provider="p") == 2
     assert total(found, "dragoman_keys_resting", provider="q") == 0
 
@@ -221,14 +222,14 @@ def test_pitfall_354_checks_are_counted_under_a_name_of_their_own() -> None:
 
 def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None:
     metrics = Metrics()
-    metrics.levels = lambda: {"p/real": Level.RESTING}
+    metrics.levels = lambda: {"p/real": HealthLevel.RESTING}
     few = len(read(render([metrics.snapshot()])))
-    metrics.levels = lambda: {"p/real": Level.RESTING} | {f"p/junk-{n}": Level.GOOD for n in range(10_000)}
+    metrics.levels = lambda: {"p/real": HealthLevel.RESTING} | {f"p/junk-{n}": HealthLevel.GOOD for n in range(10_000)}
     found = read(render([metrics.snapshot()]))
-    assert len(found) == few + 200 * len(Level)
+    assert len(found) == few + 200 * len(HealthLevel)
     assert total(found, "dragoman_target_standing", target="p/real", level="resting") == 1
     assert total(found, "dragoman_target_standing", target=OTHER, level="good") == 10_000 - 199
-    metrics.levels = lambda: {f"p/more-{n}": Level.SUSPECT for n in range(10_000)}
+    metrics.levels = lambda: {f"p/more-{n}": HealthLevel.SUSPECT for n in range(10_000)}
     again = read(render([metrics.snapshot()]))
     assert len(again) <= len(found)
 
@@ -270,11 +271,11 @@ def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_la
     metrics = Metrics()
     base = Record(id="r", dialect=CHAT, path="", started=0, time=0, status=200)
     for facts in (
-        Facts(client="claude-code", thread="a", session="s"),
-        Facts(client="claude-code", thread="b", session="t"),
-        *(Facts(client="codex", said_class=f"invented-{number}") for number in range(100)),
-        Facts(session="nightly"),
-        Facts(),
+        ExchangeFacts(client="claude-code", thread="a", session="s"),
+        ExchangeFacts(client="claude-code", thread="b", session="t"),
+        *(ExchangeFacts(client="codex", said_class=f"invented-{number}") for number in range(100)),
+        ExchangeFacts(session="nightly"),
+        ExchangeFacts(),
     ):
         metrics.count(replace(base, facts=facts))
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
@@ -313,9 +314,9 @@ def test_nothing_of_an_answer_is_held_on_to_until_it_is_counted() -> None:
         "at": "usage",
         "note": "it is long",
     }
-    attempt = Attempt("openai", "gpt-5.1", "openai-chat", 100.0, kind="answered", usage=usage)
+    attempt = RecordedAttempt("openai", "gpt-5.1", "openai-chat", 100.0, kind="answered", usage=usage)
     held = replace(record("gpt"), usage=usage, losses=(loss,), attempts=(attempt,))
-    metrics.count(replace(held, tokens=Tokens(input=5, output=7)))
+    metrics.count(replace(held, tokens=TokenCounts(input=5, output=7)))
     metrics.count(held)
     assert [(each.usage, each.losses, each.attempts) for each in metrics._ended] == [(None, (), ())]
     found = read(render([metrics.snapshot()]))

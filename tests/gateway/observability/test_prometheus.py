@@ -9,7 +9,7 @@ from dragoman.gateway.admission import Load
 from dragoman.gateway.observability.metrics import DURATIONS, Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.model.response import Usage
-from dragoman.routing.health_state import Level
+from dragoman.routing.health_state import HealthLevel
 from dragoman.translate import LossLine
 from tests.gateway.observability.scraped import counted, read, record, total
 
@@ -71,7 +71,7 @@ def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
 def test_a_hostile_target_is_one_label(name: str) -> None:
     metrics = Metrics()
     metrics.levels = lambda: (
-        {name: Level.RESTING, name + "x" * 300: Level.GOOD} if len(name) > 200 else {name: Level.GOOD}
+        {name: HealthLevel.RESTING, name + "x" * 300: HealthLevel.GOOD} if len(name) > 200 else {name: HealthLevel.GOOD}
     )
     found = read(render([metrics.snapshot()]))
-    assert sum(name == "dragoman_target_standing" for name, _ in found) == len(Level)
+    assert sum(name == "dragoman_target_standing" for name, _ in found) == len(HealthLevel)

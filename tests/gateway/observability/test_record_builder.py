@@ -6,21 +6,21 @@ from typing import get_type_hints
 
 import pytest
 
-from dragoman.gateway.observability.record import Attempt, Record, RecordChanges
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record import Record, RecordChanges, RecordedAttempt
+from dragoman.gateway.observability.record_builder import RecordBuilder
 
 # Fields that are known when an exchange begins, or that `finalize` sets.
 FIXED = ("id", "dialect", "path", "started", "time", "ended")
 BEGUN = Record(id="req_1", dialect="openai-chat", path="/chat/completions", started=1.0, time=1000.0)
 
 
-def opened(told: list[Record]) -> Account:
-    return Account(BEGUN, lambda: 2.5, told.append)
+def opened(told: list[Record]) -> RecordBuilder:
+    return RecordBuilder(BEGUN, lambda: 2.5, told.append)
 
 
 def test_a_record_grows_by_replacement() -> None:
     account = opened([])
-    call = Attempt(provider="p", model="m", protocol="openai-chat", started=1.5, status=200, upstream_id="up_1")
+    call = RecordedAttempt(provider="p", model="m", protocol="openai-chat", started=1.5, status=200, upstream_id="up_1")
     account.update(asked="m", attempts=(call,))
     assert (account.record.asked, account.record.upstream_id) == ("m", "up_1")
     assert (BEGUN.asked, BEGUN.upstream_id, BEGUN.attempts) == ("", "", ())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.exchange_page import as_page
-from dragoman.cli.record_file import Recorded
-from dragoman.cli.terminal import Screen
+from dragoman.cli.record_file import RecordFile
+from dragoman.cli.terminal import OutputScreen
 from dragoman.errors import (
     ClientError,
     DragomanError,
@@ -112,8 +112,8 @@ def sentences(folder: Path, house: House) -> set[str]:
     assert folder_of(path).exists()
     details = row["details"]
     assert isinstance(details, dict)
-    recorded = Recorded(path=path, zone=zone_of("UTC"))
-    page = "\n".join(as_page(exchange, recorded, Screen(terminal=False, width=10_000)))
+    recorded = RecordFile(path=path, zone=zone_of("UTC"))
+    page = "\n".join(as_page(exchange, recorded, OutputScreen(terminal=False, width=10_000)))
     assert str(line["why"]) in page
     return {str(line["why"]), exchange.details.why, str(details["why"]), str(as_json(exchange)["why"])}
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, LineRule, Settings, Storage
+from dragoman.config.settings import RouteConfig, RouteRule, Settings, Storage
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.session_facts import Listener
+from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.journal_directory import folder_of
 from dragoman.records.journal_ingest import drain_all
-from dragoman.routing.route import When
-from dragoman.sessions.facts import NOTHING, Facts
+from dragoman.routing.route import RuleCondition
+from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.store.record_tables import open_account_tables
 from tests.gateway.harness import PATHS, House, Reply, running, settings_for, whole
 from tests.gateway.harness import stream as streamed
@@ -41,13 +41,13 @@ from tests.sessions.invented import (
 )
 
 RULES = (
-    LineRule(when=When(client="claude-code", thread="subagent"), targets=("echo/tools",)),
-    LineRule(when=When(thread="utility"), targets=("echo/thinking",)),
+    RouteRule(when=RuleCondition(client="claude-code", thread="subagent"), targets=("echo/tools",)),
+    RouteRule(when=RuleCondition(thread="utility"), targets=("echo/thinking",)),
 )
 
 
 def ruled(port: int) -> Settings:
-    lines = (Line(pattern="*", targets=("echo/text",), rules=RULES),)
+    lines = (RouteConfig(pattern="*", targets=("echo/text",), rules=RULES),)
     return replace(settings_for(port), routes=lines)
 
 
@@ -65,7 +65,7 @@ def lines_of(house: House) -> list[JsonObject]:
     return [line for line in lines if line["event"] == "exchange"]
 
 
-def heard_of(asked: Asked, listener: Listener, *, key: str = "", size: int = 0) -> Facts:
+def heard_of(asked: Asked, listener: SessionFacts, *, key: str = "", size: int = 0) -> ExchangeFacts:
     record = Record(id="r", dialect=asked.protocol, path="", started=0, time=0, key=key)
     body = {**asked.body, "padding": "x" * size} if size else asked.body
     return listener.ear(record)(json.dumps(body).encode())
@@ -215,7 +215,7 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
 
 
 def test_where_nobody_asks_the_body_is_not_looked_at() -> None:
-    listener = Listener()
+    listener = SessionFacts()
     assert heard_of(plain([user("go")]), listener) is NOTHING
     listener.asked = True
     assert heard_of(plain([user("go")]), listener).tip
@@ -230,7 +230,7 @@ def test_large_requests_are_heard_beside_the_loop() -> None:
 def test_digests_outlive_a_process_and_belong_to_a_key(tmp_path: Path) -> None:
     log = Log(io.StringIO(), json=True)
     path = str(tmp_path / "state.db")
-    first, second, other = Listener(), Listener(), Listener()
+    first, second, other = SessionFacts(), SessionFacts(), SessionFacts()
     for listener in (first, second):
         listener.keep(path, log)
     other.keep(str(tmp_path / "other.db"), log)
@@ -241,7 +241,7 @@ def test_digests_outlive_a_process_and_belong_to_a_key(tmp_path: Path) -> None:
 
 
 def test_in_memory_nothing_is_kept(tmp_path: Path) -> None:
-    listener = Listener()
+    listener = SessionFacts()
     listener.keep(":memory:", Log(io.StringIO()))
     listener.keep("", Log(io.StringIO()))
     assert not listener.kept
@@ -249,7 +249,7 @@ def test_in_memory_nothing_is_kept(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     out = io.StringIO()
-    listener = Listener()
+    listener = SessionFacts()
     folder_of(str(tmp_path / "state.db")).write_text("no folder")
     listener.keep(str(tmp_path / "state.db"), Log(out, json=True))
     assert json.loads(out.getvalue())["event"] == "conversations are not known again after a restart"
@@ -257,14 +257,14 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_a_crowd_of_empty_messages_is_not_looked_at() -> None:
-    listener = Listener()
+    listener = SessionFacts()
     listener.asked = True
     crowd: list[JsonObject] = [{} for _ in range(10_000)]
     assert heard_of(plain([user("go"), *crowd]), listener) is NOTHING
 
 
 def test_no_word_of_a_request_is_in_its_facts() -> None:
-    listener = Listener()
+    listener = SessionFacts()
     listener.asked = True
     asked = claude([user("a marker of forty-two letters, unlike any")], system="a marker, too " * 100)
     told = repr(heard_of(asked, listener))

@@ -13,8 +13,8 @@ from dragoman.config.settings import Settings, Storage, Telemetry
 from dragoman.gateway.observability import telemetry_target as collector_module
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.observability.telemetry_target import ToldCollector, collector_of, places_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.observability.telemetry_target import TelemetryTarget, collector_of, places_of
+from dragoman.gateway.runtime import Runtime
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.records.thread_assignment import NOWHERE
 from dragoman.telemetry import export_queue
@@ -92,13 +92,13 @@ class Gateway:
     def __init__(self) -> None:
         self.log = io.StringIO()
         self.service = self.made("")
-        self.told = ToldCollector(lambda: self.service)
+        self.told = TelemetryTarget(lambda: self.service)
 
-    def made(self, endpoint: str) -> Service:
+    def made(self, endpoint: str) -> Runtime:
         settings = replace(
             settings_for(1, protocols=(MESSAGES, CHAT)), telemetry=Telemetry(endpoint=endpoint), storage=WRITTEN
         )
-        return Service(settings, Metrics(), Log(self.log, json=True))
+        return Runtime(settings, Metrics(), Log(self.log, json=True))
 
     def follow(self, endpoint: str) -> None:
         former, self.service = self.service, self.made(endpoint)

@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.observability import usage_recorder as module
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.usage_recorder import Accounting
+from dragoman.gateway.observability.usage_recorder import UsageRecorder
 from dragoman.records import ingest_thread, journal
 from dragoman.records.exchanges import find
-from dragoman.records.ingest_thread import Drain
+from dragoman.records.ingest_thread import IngestThread
 from dragoman.records.journal_directory import folder_of, journals_in
 from dragoman.records.journal_ingest import drain_all
 from dragoman.store.record_tables import open_account_tables
@@ -39,7 +39,7 @@ Row = dict[str, object]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are written at once, a lock is not waited for, and a directory is made again soon."""
-    monkeypatch.setattr(ingest_thread, "Drain", partial(Drain, every=0.02))
+    monkeypatch.setattr(ingest_thread, "Drain", partial(IngestThread, every=0.02))
     monkeypatch.setattr(ingest_thread, "_PATIENCE", 0.05)
     monkeypatch.setattr(journal, "_REOPEN_AFTER", 0.02)
 
@@ -232,7 +232,7 @@ def test_a_compaction_is_one_row(tmp_path: Path) -> None:
 
 def test_without_a_start_nothing_is_opened(tmp_path: Path) -> None:
     storage = Storage(path=str(tmp_path / "state.db"))
-    Accounting(storage, Log(io.StringIO()))
+    UsageRecorder(storage, Log(io.StringIO()))
     assert list(tmp_path.iterdir()) == []
 
 

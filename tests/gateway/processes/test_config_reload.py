@@ -13,8 +13,8 @@ from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.protection import protection_of
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.config_reload import Configuration, Duty
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.config_reload import Configuration, WorkerSettings
+from dragoman.gateway.processes.shared_memory import SharedMemory
 
 NONE = Settings(file="dragoman.toml")
 KEYED = replace(NONE, keys_table=True, keys=(Key(name="a", digest=b"a"),))
@@ -29,11 +29,11 @@ class Followed:
         self.file.write_text("a")
         self.settings = settings
         self.out = io.StringIO()
-        self.page = Page(2)
+        self.page = SharedMemory(2)
         self.readings = 0
 
-    def duty(self) -> Duty:
-        return Duty(
+    def duty(self) -> WorkerSettings:
+        return WorkerSettings(
             read=self.read,
             log=Log(self.out, json=True),
             protection=protection_of(self.settings),

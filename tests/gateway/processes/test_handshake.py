@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.handshake import HOST, Unproven, accept, dial
-from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
@@ -75,9 +75,9 @@ def test_item_22_a8_a_foreign_listener_at_a_siblings_port_learns_neither_token_n
                 heard.extend(piece)
 
         async with listening(serve) as port:
-            page = Page(2)
+            page = SharedMemory(2)
             page.set_port(1, port)
-            worker = OtherWorkers(page, 0, TOKEN, Metrics())
+            worker = PeerWorkers(page, 0, TOKEN, Metrics())
             worker.channel.subscribe("news", str, lambda said: None)
             worker.channel.tell("news", "where conversations are")
             await worker.channel.catch_up()

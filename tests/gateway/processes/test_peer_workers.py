@@ -14,8 +14,8 @@ from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.processes import peer_workers as module
-from dragoman.gateway.processes.peer_workers import TOKEN_BYTES, OtherWorkers, new_token
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.peer_workers import TOKEN_BYTES, PeerWorkers, new_token
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
@@ -30,8 +30,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def page() -> Page:
-    return Page(4)
+def page() -> SharedMemory:
+    return SharedMemory(4)
 
 
 def counted(model: str = "m", times: int = 1) -> Metrics:
@@ -42,9 +42,9 @@ def counted(model: str = "m", times: int = 1) -> Metrics:
     return metrics
 
 
-def test_every_worker_hears_all_the_others(page: Page) -> None:
+def test_every_worker_hears_all_the_others(page: SharedMemory) -> None:
     async def main() -> None:
-        workers = [OtherWorkers(page, name, TOKEN, counted(times=name + 1)) for name in range(3)]
+        workers = [PeerWorkers(page, name, TOKEN, counted(times=name + 1)) for name in range(3)]
         for worker in workers:
             await worker.listen()
         for name, worker in enumerate(workers):
@@ -57,7 +57,7 @@ def test_every_worker_hears_all_the_others(page: Page) -> None:
     asyncio.run(main())
 
 
-def test_a_launch_is_told_by_every_worker_that_counted_it(page: Page) -> None:
+def test_a_launch_is_told_by_every_worker_that_counted_it(page: SharedMemory) -> None:
     def launched(name: str, times: int) -> Metrics:
         metrics = Metrics()
         for _ in range(times):
@@ -66,7 +66,7 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: Page) -> None:
         return metrics
 
     async def main() -> None:
-        workers = [OtherWorkers(page, number, TOKEN, launched("one", number)) for number in range(3)]
+        workers = [PeerWorkers(page, number, TOKEN, launched("one", number)) for number in range(3)]
         for worker in workers:
             await worker.listen()
         assert sorted(told.tally.calls for told in await workers[0].tallies("mine", "one")) == [1, 2]
@@ -78,9 +78,9 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: Page) -> None:
     asyncio.run(main())
 
 
-def test_a_worker_alone_hears_nobody(page: Page) -> None:
+def test_a_worker_alone_hears_nobody(page: SharedMemory) -> None:
     async def main() -> None:
-        worker = OtherWorkers(page, 0, TOKEN, counted())
+        worker = PeerWorkers(page, 0, TOKEN, counted())
         await worker.listen()
         assert await worker.snapshots() == []
         await worker.close()
@@ -88,10 +88,10 @@ def test_a_worker_alone_hears_nobody(page: Page) -> None:
     asyncio.run(main())
 
 
-def test_what_is_told_is_the_state_at_that_moment(page: Page) -> None:
+def test_what_is_told_is_the_state_at_that_moment(page: SharedMemory) -> None:
     async def main() -> None:
         metrics = Metrics()
-        one, other = OtherWorkers(page, 0, TOKEN, metrics), OtherWorkers(page, 1, TOKEN, Metrics())
+        one, other = PeerWorkers(page, 0, TOKEN, metrics), PeerWorkers(page, 1, TOKEN, Metrics())
         await one.listen()
         metrics.in_flight = 5
         assert [snapshot.in_flight for snapshot in await other.snapshots()] == [5]
@@ -103,16 +103,16 @@ def test_what_is_told_is_the_state_at_that_moment(page: Page) -> None:
     asyncio.run(main())
 
 
-def test_a_successor_takes_the_place_of_a_worker_that_died(page: Page) -> None:
+def test_a_successor_takes_the_place_of_a_worker_that_died(page: SharedMemory) -> None:
     async def main() -> None:
-        gone = OtherWorkers(page, 0, TOKEN, counted(times=7))
+        gone = PeerWorkers(page, 0, TOKEN, counted(times=7))
         await gone.listen()
         # It is killed, and has no time to say that it is not there.
         port = page.port(0)
         await gone.close()
         page.set_port(0, port)
-        assert await OtherWorkers(page, 1, TOKEN, Metrics()).snapshots() == []
-        worker, other = OtherWorkers(page, 0, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
+        assert await PeerWorkers(page, 1, TOKEN, Metrics()).snapshots() == []
+        worker, other = PeerWorkers(page, 0, TOKEN, counted()), PeerWorkers(page, 1, TOKEN, Metrics())
         await worker.listen()
         assert len(await other.snapshots()) == 1
         await worker.close()
@@ -148,7 +148,7 @@ STRANGE: dict[str, Tell] = {
 
 
 @pytest.mark.parametrize("case", STRANGE)
-def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sibling_that_cannot_tell_is_left_out(page: SharedMemory, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LIMIT", 1_000_000)
     ask = module._ask
 
@@ -162,7 +162,7 @@ def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypat
     monkeypatch.setattr(module, "_ask", ask_with_own_timeout)
 
     async def main() -> None:
-        good, asking = OtherWorkers(page, 2, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
+        good, asking = PeerWorkers(page, 2, TOKEN, counted()), PeerWorkers(page, 1, TOKEN, Metrics())
         await good.listen()
         strange = await asyncio.start_server(STRANGE[case], "127.0.0.1", 0)
         page.set_port(0, strange.sockets[0].getsockname()[1])
@@ -175,12 +175,12 @@ def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypat
     asyncio.run(main())
 
 
-def test_one_who_hangs_up_early_does_no_harm(page: Page) -> None:
+def test_one_who_hangs_up_early_does_no_harm(page: SharedMemory) -> None:
     async def main() -> None:
         metrics = Metrics()
         for count in range(100):
             metrics._losses["c", "d", "f" * 10_000, str(count)] = 1
-        worker, other = OtherWorkers(page, 0, TOKEN, metrics), OtherWorkers(page, 1, TOKEN, Metrics())
+        worker, other = PeerWorkers(page, 0, TOKEN, metrics), PeerWorkers(page, 1, TOKEN, Metrics())
         await worker.listen()
         for _ in range(5):
             _, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
@@ -194,9 +194,9 @@ def test_one_who_hangs_up_early_does_no_harm(page: Page) -> None:
 
 
 @pytest.mark.parametrize("model", ["a\ud800b", 'x"}\n', "x" * 1_000_000, "漢字"], ids=lambda model: ascii(model[:8]))
-def test_a_hostile_model_does_not_keep_a_worker_from_telling(page: Page, model: str) -> None:
+def test_a_hostile_model_does_not_keep_a_worker_from_telling(page: SharedMemory, model: str) -> None:
     async def main() -> None:
-        worker, other = OtherWorkers(page, 0, TOKEN, counted(model)), OtherWorkers(page, 1, TOKEN, counted(model))
+        worker, other = PeerWorkers(page, 0, TOKEN, counted(model)), PeerWorkers(page, 1, TOKEN, counted(model))
         await worker.listen()
         both = [counted(model).snapshot(), *await other.snapshots()]
         await worker.close()
@@ -217,9 +217,9 @@ UNKNOWN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) -> None:
+def test_one_who_does_not_know_the_token_is_told_nothing(page: SharedMemory, case: str) -> None:
     async def main() -> None:
-        worker = OtherWorkers(page, 0, TOKEN, counted())
+        worker = PeerWorkers(page, 0, TOKEN, counted())
         await worker.listen()
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
         writer.write(UNKNOWN[case])
@@ -233,11 +233,11 @@ def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) 
     asyncio.run(main())
 
 
-def test_one_who_says_nothing_is_hung_up_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_says_nothing_is_hung_up_on(page: SharedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
 
     async def main() -> None:
-        worker = OtherWorkers(page, 0, TOKEN, counted())
+        worker = PeerWorkers(page, 0, TOKEN, counted())
         await worker.listen()
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
         assert len(await reader.read()) == NONCE_BYTES

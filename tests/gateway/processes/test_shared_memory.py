@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 
 CLOSED = Protection(asks_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
 
 
 def test_what_a_child_notes_its_parent_sees() -> None:
-    page = Page(3)
+    page = SharedMemory(3)
     page.turn(0)
     child = os.fork()
     if not child:
@@ -28,25 +28,25 @@ def test_what_a_child_notes_its_parent_sees() -> None:
 
 
 def test_a_mark_is_never_taken_back() -> None:
-    page = Page()
+    page = SharedMemory()
     assert page.closed_with(Protection()) == Protection()
     page.note(CLOSED)
     page.note(Protection())
     found = page.closed_with(Protection(passed_over=True))
     assert (found.asks_keys, found.keys_in_file, found.several_owners) == (True, True, True)
     # A process that is closed by itself stays so.
-    assert Page().closed_with(CLOSED) == CLOSED
+    assert SharedMemory().closed_with(CLOSED) == CLOSED
 
 
 def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None:
-    page = Page()
+    page = SharedMemory()
     page.note(Protection(passed_over=True, keys_in_file=True))
     page.note(Protection(asks_keys=True))
     assert not page.closed_with(Protection()).keys_in_file
 
 
 def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_begun() -> None:
-    page = Page(2)
+    page = SharedMemory(2)
     page.turn(1)
     page.rest(1)
     assert page.turned(1) < 0
@@ -56,7 +56,7 @@ def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_beg
 
 
 def test_how_many_exchanges_a_worker_waits_for_is_known_once_it_stops() -> None:
-    page = Page(3)
+    page = SharedMemory(3)
     page.wait_for(0, 0)
     page.wait_for(2, 7)
     assert [page.waits_for(number) for number in range(3)] == [0, None, 7]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.watchdog import Watchdog
 from tests import waiting
 from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
@@ -155,7 +155,7 @@ def test_a_loop_that_turns_puts_off_its_end_long_before_it_comes(monkeypatch: py
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
 
     async def main() -> None:
-        watchdog = Watchdog(Page(1), 0, limit)
+        watchdog = Watchdog(SharedMemory(1), 0, limit)
         watchdog.start()
         await asyncio.sleep(hours)
         watchdog.stop()
@@ -177,7 +177,7 @@ def test_a_process_that_is_stopped_on_a_terminal_has_no_limit_meanwhile(monkeypa
     monkeypatch.setattr(os, "kill", lambda pid, number: calls.append(number.name))
 
     async def main() -> None:
-        watchdog = Watchdog(Page(1), 0, 20.0)
+        watchdog = Watchdog(SharedMemory(1), 0, 20.0)
         watchdog.start()
         watchdog._suspend()
         watchdog.stop()

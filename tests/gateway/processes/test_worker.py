@@ -19,10 +19,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.config_file import Fingerprint, fingerprint
-from dragoman.config.settings import Limits, Line, Server, Settings, Timeouts
+from dragoman.config.settings import Limits, RouteConfig, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.processes.listen_socket import bind
 from dragoman.gateway.processes.worker import Worker, server_limits
 from tests.waiting import LIMIT, wait_until_async
@@ -53,9 +53,11 @@ class House:
         self.read: Callable[[], Settings] = Settings
         self.port = 0
 
-    def duty(self, file: Path | None = None, *, seen: Fingerprint | None = None, lifeline: int | None = None) -> Duty:
+    def duty(
+        self, file: Path | None = None, *, seen: Fingerprint | None = None, lifeline: int | None = None
+    ) -> WorkerSettings:
         """What the worker is told."""
-        return Duty(
+        return WorkerSettings(
             read=lambda: self.read(),
             log=Log(self.out, json=True),
             fingerprint=partial(fingerprint, file) if file is not None else None,
@@ -66,7 +68,7 @@ class House:
     def events(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.out.getvalue().splitlines()]
 
-    def run(self, duty: Duty, settings: Settings, while_serving: Callable[[Worker], Awaitable[None]]) -> None:
+    def run(self, duty: WorkerSettings, settings: Settings, while_serving: Callable[[Worker], Awaitable[None]]) -> None:
         """Serve, do something meanwhile, and wait for the worker to end by itself."""
 
         async def main() -> None:
@@ -161,7 +163,7 @@ def test_every_problem_of_a_refused_configuration_is_a_line_of_its_own(house: Ho
 # New settings, and what is said of them.
 CHANGES: dict[str, tuple[Settings, list[str]]] = {
     "a route": (
-        Settings(routes=(Line(pattern="a", targets=("echo/text",)),)),
+        Settings(routes=(RouteConfig(pattern="a", targets=("echo/text",)),)),
         ["the configuration was changed"],
     ),
     "another port": (

@@ -19,16 +19,16 @@ from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes import peer_workers
 from dragoman.gateway.processes import worker_channel as module
 from dragoman.gateway.processes.handshake import accept, dial
-from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.worker_channel import (
     ASKING,
     MOST_AT_ONCE,
     MOST_MESSAGE,
     TELLING,
-    Channel,
     Malformed,
-    Message,
+    WorkerChannel,
+    WorkerMessage,
 )
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import LIMIT, wait_until_async
@@ -55,9 +55,9 @@ class Crew:
     """Workers, and what each has heard."""
 
     def __init__(self, count: int) -> None:
-        self.page = Page(count)
+        self.page = SharedMemory(count)
         self.heard: list[list[Rest]] = [[] for _ in range(count)]
-        self.workers = [OtherWorkers(self.page, number, TOKEN, Metrics()) for number in range(count)]
+        self.workers = [PeerWorkers(self.page, number, TOKEN, Metrics()) for number in range(count)]
         for number, worker in enumerate(self.workers):
             worker.channel.subscribe("rest", Rest, self.heard[number].append)
 
@@ -146,7 +146,7 @@ def test_too_large_and_too_many_is_left_out_and_counted() -> None:
 
 def test_a_worker_alone_tells_nobody_and_does_nothing_for_it() -> None:
     async def main() -> None:
-        alone = Channel(Page(1), 0, b"")
+        alone = WorkerChannel(SharedMemory(1), 0, b"")
         alone.subscribe("rest", Rest, lambda _: None)
         alone.tell("rest", Rest("p/m"))
         assert alone._due is None
@@ -181,7 +181,7 @@ def test_a_successor_is_told_and_tells_again() -> None:
             # Nobody is there now, and what is said meanwhile is lost.
             made.tell(0, "meanwhile")
             await wait_until_async(lambda: made.workers[0].channel._due is None, "the message was told to nobody")
-            successor = OtherWorkers(made.page, 1, TOKEN, Metrics())
+            successor = PeerWorkers(made.page, 1, TOKEN, Metrics())
             heard: list[Rest] = []
             successor.channel.subscribe("rest", Rest, heard.append)
             await successor.listen()
@@ -234,7 +234,7 @@ SAID: dict[str, bytes] = {
     "a batch without end": TELLING + b"\xff\xff\xff\xff",
     "another value": TELLING + b"\x00\x00\x00\x01\xc0",
     "a message with another value": TELLING
-    + (lambda batch: len(batch).to_bytes(4, "big") + batch)(msgspec.msgpack.encode([Message("rest", b"\x01")])),
+    + (lambda batch: len(batch).to_bytes(4, "big") + batch)(msgspec.msgpack.encode([WorkerMessage("rest", b"\x01")])),
     "a topic that is no text": TELLING + b"\x00\x00\x00\x05\x91\x92\xa1\xff\xc4",
 }
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_understood_of_what_others_know_is_left_out() -> None:
 
 
 def test_a_batch_that_is_none_is_malformed() -> None:
-    channel = Channel(Page(2), 0, TOKEN)
+    channel = WorkerChannel(SharedMemory(2), 0, TOKEN)
     with pytest.raises(Malformed):
         channel.hear(b"")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.stored_responses.reference_resolver import Recalled, look_up, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest, look_up, recalled_of
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.store import Tables
 
@@ -15,7 +15,7 @@ def recall(
     native: bool = False,
     shared: bool = False,
     limit: int = 32 * 1024 * 1024,
-) -> Recalled | None:
+) -> ResolvedRequest | None:
     """The request without references; None if it is to go on as it is, and its answer is not kept here."""
     said = references_in(body)
     if said is None:

@@ -19,12 +19,12 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses import background as module
 from dragoman.gateway.stored_responses.background import Background, BackgroundRun, ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.references import items_of
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Task
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Task
 from dragoman.model.failure import Failure
 from dragoman.store import Store, Tables
-from dragoman.store.responses import Kept
+from dragoman.store.responses import StoredResponse
 from tests import virtual_time
 from tests.gateway.harness import CHAT, whole
 from tests.gateway.keeping_house import ALICE as ALICE_KEY
@@ -51,9 +51,9 @@ class Run:
         self.asked = InPlace(store) if asked is None else asked
         self.log = io.StringIO()
         said = items_of([b'{"id":"q"}'])
-        recalled = Recalled(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
+        recalled = ResolvedRequest(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
         task = Task(store=self.asked, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
-        self.kept_answer = KeptAnswer(task, Log(self.log, json=True))
+        self.kept_answer = ResponseWriter(task, Log(self.log, json=True))
         self.client = DetachedClient()
         log = Log(self.log, json=True)
         self.background = Background(2, log)
@@ -80,7 +80,7 @@ class Run:
             )
         )
 
-    def kept(self) -> Kept:
+    def kept(self) -> StoredResponse:
         """It, as it is kept."""
         found = self.store.responses.find(ALICE, "resp_1")
         assert found is not None
@@ -241,7 +241,7 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_1")
         body = b'{"id":"resp_1","conversation":{"id":"conv_1"}}'
-        late = Kept(
+        late = StoredResponse(
             id="resp_1",
             status="in_progress",
             previous=None,
@@ -260,7 +260,9 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
 
 def test_a_promise_that_was_renewed_since_it_was_read_is_kept(now: None) -> None:
     with opened() as store:
-        late = Kept(id="resp_1", status="in_progress", previous=None, background=True, provider="", alive=1, body=b"{}")
+        late = StoredResponse(
+            id="resp_1", status="in_progress", previous=None, background=True, provider="", alive=1, body=b"{}"
+        )
         store.responses.add(ALICE, late)
         store.responses.keep_alive(ALICE, "resp_1", NOW + 5)
         found = looked_after(store, ALICE, late)
@@ -289,7 +291,9 @@ def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, mo
 
 def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
     with opened() as store:
-        first = Kept(id="r", status="completed", previous=None, background=True, provider="", alive=0, body=b"{}")
+        first = StoredResponse(
+            id="r", status="completed", previous=None, background=True, provider="", alive=0, body=b"{}"
+        )
         store.responses.add(ALICE, first)
         assert ended(store, ALICE, first, "cancelled") == first
 

@@ -16,7 +16,7 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.response_writer import Task
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
@@ -47,7 +47,7 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     )
 
 
-def _task(store: Tables, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
+def _task(store: Tables, recalled: ResolvedRequest | None, response_id: str = "resp_ours") -> Task:
     return Task(
         store=InPlace(store),
         owner=ALICE,
@@ -72,7 +72,7 @@ async def reserve(task: Task, leases: Leases) -> Callable[[], None]:
 def test_an_answer_says_its_id_and_what_the_client_referred_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_800_000_000.5)
     with opened() as store:
-        recalled = Recalled(body=b"", keeps=True, previous="resp_0", background=True)
+        recalled = ResolvedRequest(body=b"", keeps=True, previous="resp_0", background=True)
         task = _task(store, recalled)
         question = kept_request(_question(), task)
         asked = asked_by(question.translated, codec_of(CHAT))
@@ -94,7 +94,7 @@ def test_an_answer_says_its_id_and_what_the_client_referred_to(monkeypatch: pyte
 
 def test_an_answer_that_is_not_kept_has_the_id_that_it_would_have() -> None:
     with opened() as store:
-        recalled = Recalled(body=b"", keeps=False, conversation="conv_1")
+        recalled = ResolvedRequest(body=b"", keeps=False, conversation="conv_1")
         question = kept_request(_question(store=False), _task(store, recalled))
         asked = asked_by(question.translated, codec_of(CHAT))
         assert (asked.answer_id, asked.request.conversation) == ("", "conv_1")
@@ -104,7 +104,7 @@ def test_a_relayed_question_is_left_alone() -> None:
     with opened() as store:
         question = _question(RESPONSES)
         assert kept_request(question, _task(store, None, "")) is question
-        recalled = Recalled(body=b"", keeps=True, previous="resp_0")
+        recalled = ResolvedRequest(body=b"", keeps=True, previous="resp_0")
         assert kept_request(question, _task(store, recalled, "")) is question
 
 
@@ -112,7 +112,7 @@ def test_a_relayed_question_is_left_alone() -> None:
 def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_1")
         other = _task(store, recalled, "resp_other")
 
         async def main() -> None:
@@ -131,7 +131,7 @@ def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_1")
 
         async def main() -> None:
             await reserve(_task(store, recalled), _leases(store))
@@ -143,7 +143,7 @@ def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
 
 def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
     with opened() as store:
-        recalled = Recalled(body=b"", keeps=True, conversation="conv_theirs")
+        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_theirs")
 
         async def main() -> None:
             for _ in range(2):
@@ -157,7 +157,7 @@ def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
 
         async def main() -> None:
-            task = _task(store, Recalled(body=b"", keeps=True, conversation="conv_1"))
+            task = _task(store, ResolvedRequest(body=b"", keeps=True, conversation="conv_1"))
             let_go = await reserve(task, _leases(store))
             store._db.execute("DROP TABLE conversations")
             let_go()

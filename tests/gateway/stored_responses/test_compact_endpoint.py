@@ -9,9 +9,9 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Limits, Line, LineRule, Settings
+from dragoman.config.settings import Limits, RouteConfig, RouteRule, Settings
 from dragoman.prices.book import Override
-from dragoman.routing.route import When
+from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
 from tests.gateway.says import STOPS, log_lines, model_of, streams, tells
@@ -90,7 +90,7 @@ def test_a_provider_that_has_compaction_is_asked_for_it() -> None:
 def test_a_name_with_several_targets_is_compacted_by_the_same_one_every_time(first: str) -> None:
     compacted = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}
     others = tuple(model_of(name) for name in (MESSAGES, CHAT, RESPONSES) if name != first)
-    line = Line(pattern="turns", targets=(model_of(first), *others), policy="round-robin")
+    line = RouteConfig(pattern="turns", targets=(model_of(first), *others), policy="round-robin")
     reply = whole(compacted) if first == RESPONSES else tells(first, SUMMARY)
 
     def settings(port: int) -> Settings:
@@ -112,7 +112,7 @@ def test_a_conversation_goes_on_with_the_provider_that_compacted_it() -> None:
     answered = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "model": "served"}
 
     def settings(port: int) -> Settings:
-        line = Line(pattern="two", targets=(model_of(CHAT), "responses/served"))
+        line = RouteConfig(pattern="two", targets=(model_of(CHAT), "responses/served"))
         return replace(settings_for(port), routes=(line,), prices={"responses/served": Override(window=1000)})
 
     def script(received: Received) -> Reply:
@@ -202,7 +202,7 @@ COMPACTING = {
 
 def line_of(*protocols: str, **more: object) -> Callable[[int], Settings]:
     """A route with a target of each protocol."""
-    line = replace(Line(pattern="line", targets=tuple(map(model_of, protocols))), **more)
+    line = replace(RouteConfig(pattern="line", targets=tuple(map(model_of, protocols))), **more)
     return lambda port: replace(settings_for(port), routes=(line,))
 
 
@@ -233,7 +233,7 @@ def test_a_compaction_fails_over_like_any_request(first: str, second: str, statu
 
 def test_each_target_is_asked_for_its_own_model() -> None:
     def settings(port: int) -> Settings:
-        line = Line(pattern="line", targets=("responses/one", "all/two"))
+        line = RouteConfig(pattern="line", targets=("responses/one", "all/two"))
         return replace(settings_for(port), routes=(line,))
 
     def script(received: Received) -> Reply:
@@ -270,7 +270,7 @@ def test_a_target_in_cooldown_is_not_asked_first_for_a_compaction() -> None:
 
 
 def test_rules_of_a_route_hold_for_a_compaction() -> None:
-    rule = LineRule(when=When(input_over=1), targets=(model_of(CHAT),))
+    rule = RouteRule(when=RuleCondition(input_over=1), targets=(model_of(CHAT),))
     with running(compacting(frozenset()), line_of(RESPONSES, CHAT, rules=(rule,))) as house:
         assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
         assert [received.target for received in house.provider.received] == [COMPACTING[CHAT]]

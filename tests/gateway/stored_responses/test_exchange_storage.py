@@ -9,14 +9,14 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Storage
+from dragoman.config.settings import RouteConfig, Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import response_writer as keeping_module
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.exchange_storage import Memory, look
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage, look
 from dragoman.gateway.stored_responses.reference_resolver import recalled_of
 from dragoman.gateway.stored_responses.response_writer import renamed
 from tests.gateway.harness import RESPONSES, House, Received, Reply, running, settings_for, whole
@@ -31,7 +31,7 @@ ASKED = ClientRequest(api_path=PLACE, headers=[])
 RELAY = "echo/text@openai-responses"
 
 
-async def _begun(house: House, memory: Memory, **body: object) -> tuple[ProviderRequest, Object]:
+async def _begun(house: House, memory: ExchangeStorage, **body: object) -> tuple[ProviderRequest, Object]:
     """A request as it goes on, and the body that was said."""
     raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
     service, looked = house.app.service, look(raw, PLACE)
@@ -43,8 +43,8 @@ async def _begun(house: House, memory: Memory, **body: object) -> tuple[Provider
     return await memory.begin(None, prepared), {**json.loads(said)}
 
 
-def _memory(house: House) -> Memory:
-    return Memory(house.app.service, PLACE)
+def _memory(house: House) -> ExchangeStorage:
+    return ExchangeStorage(house.app.service, PLACE)
 
 
 def _nothing() -> None:
@@ -172,8 +172,8 @@ def test_what_an_earlier_target_recalled_or_said_is_not_the_next_ones() -> None:
 def test_a_conversation_that_a_provider_keeps_goes_to_it_alone_and_is_noted() -> None:
     """Nobody here was told when it was made: the first who may have it is asked, and whoever answers has it."""
     lines = (
-        Line(pattern="one first", targets=("chat/served", "responses/served", "all/served")),
-        Line(pattern="all first", targets=("all/served", "chat/served", "responses/served")),
+        RouteConfig(pattern="one first", targets=("chat/served", "responses/served", "all/served")),
+        RouteConfig(pattern="all first", targets=("all/served", "chat/served", "responses/served")),
     )
     said = {"id": "resp_theirs", "object": "response", "status": "completed", "output": [], "model": "served"}
     calls: list[Received] = []

@@ -12,7 +12,7 @@ import pytest
 from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.quota import Quota
-from dragoman.gateway.stored_responses.store_failures import NotKept, StorageFull
+from dragoman.gateway.stored_responses.store_failures import NotStored, StorageFull
 from dragoman.store import Tables
 from tests.store.asked import another
 from tests.store.in_place import InPlace
@@ -155,7 +155,7 @@ def test_item_22_a7_a_store_that_cannot_be_read_is_no_full_one() -> None:
         # Far from the limit, whoever stores something finds out.
         (await quota.reserve(ALICE, SIZE))()
         await asyncio.sleep(0)
-        with pytest.raises(NotKept, match="nothing was done") as told:
+        with pytest.raises(NotStored, match="nothing was done") as told:
             await quota.reserve(ALICE, 3 * SIZE)
         assert told.value.status == 500
 

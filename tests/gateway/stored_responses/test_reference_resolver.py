@@ -10,7 +10,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.stored_responses.reference_resolver import added, keeper_of
 from dragoman.gateway.stored_responses.references import items_of, named_in, references_in
 from dragoman.store import Tables
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import Item, StoredResponse
 from tests.gateway.stored_responses.recalling import recall
 from tests.store.opened import ALICE, BOB, opened
 
@@ -19,8 +19,10 @@ ANSWER = b'{"id":"msg_a","type":"message","role":"assistant","content":[]}'
 REASONING = b'{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA+/=="}'
 
 
-def _kept(response_id: str, previous: str | None = None, status: str = "completed", body: bytes = b"{}") -> Kept:
-    return Kept(
+def _kept(
+    response_id: str, previous: str | None = None, status: str = "completed", body: bytes = b"{}"
+) -> StoredResponse:
+    return StoredResponse(
         id=response_id, status=status, previous=previous, background=False, provider="first", alive=0, body=body
     )
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.references import items_of
 from dragoman.gateway.stored_responses.response_writer import (
-    KeptAnswer,
+    ResponseWriter,
     Taken,
     Task,
     answered_in,
@@ -35,14 +35,14 @@ OUTPUT: JsonObject = {"id": "msg_a", "type": "message", "role": "assistant", "co
 ANSWER: JsonObject = {"id": "resp_theirs", "status": "completed", "output": [OUTPUT]}
 
 
-def _recalled(**changed: object) -> Recalled:
+def _recalled(**changed: object) -> ResolvedRequest:
     given: dict[str, object] = {"body": b"{}", "said": items_of([b'{"id":"q","role":"user"}']), "keeps": True}
-    return Recalled(**{**given, **changed})  # type: ignore[arg-type]  # of the members' own types
+    return ResolvedRequest(**{**given, **changed})  # type: ignore[arg-type]  # of the members' own types
 
 
 def _keeping(
-    store: Tables, recalled: Recalled | None, response_id: str = "resp_ours", *, native: bool = False
-) -> tuple[KeptAnswer, io.StringIO]:
+    store: Tables, recalled: ResolvedRequest | None, response_id: str = "resp_ours", *, native: bool = False
+) -> tuple[ResponseWriter, io.StringIO]:
     log = io.StringIO()
     task = Task(
         store=InPlace(store),
@@ -53,10 +53,10 @@ def _keeping(
         native=native,
         holder=response_id,
     )
-    return KeptAnswer(task, Log(log, json=True)), log
+    return ResponseWriter(task, Log(log, json=True)), log
 
 
-def _write(store: Tables, keeping: KeptAnswer, taken: Taken | None) -> None:
+def _write(store: Tables, keeping: ResponseWriter, taken: Taken | None) -> None:
     """What is done with an answer: its unit, and that it is known to be done."""
     unit = keeping.unit(taken)
     with store.transaction():
@@ -64,7 +64,7 @@ def _write(store: Tables, keeping: KeptAnswer, taken: Taken | None) -> None:
     keeping.took(taken, alone=alone)
 
 
-def _named(keeping: KeptAnswer, out: bytes) -> bytes:
+def _named(keeping: ResponseWriter, out: bytes) -> bytes:
     """Frames on the relay, and what is noted of them."""
 
     async def named() -> bytes:

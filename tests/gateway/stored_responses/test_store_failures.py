@@ -13,7 +13,7 @@ import pytest
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.store_failures import NotKept, change, check, heard, unreadable
+from dragoman.gateway.stored_responses.store_failures import NotStored, change, check, heard, unreadable
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.responses import Item
@@ -29,7 +29,7 @@ def test_a_change_that_fails_is_told_without_the_stores_words() -> None:
             assert await change(store, Log(log), add("r1"))
             await store.read(lambda tables: None)
             await store.write(lambda tables: tables.connection.execute("DROP TABLE responses") and None)
-            with pytest.raises(NotKept, match="nothing was done") as told:
+            with pytest.raises(NotStored, match="nothing was done") as told:
                 await change(store, Log(log), add("r2"))
             assert told.value.status == 500 and "no such table" in log.getvalue()
 

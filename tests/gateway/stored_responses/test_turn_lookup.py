@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.exchange.events_commands import Command, Event, KeepTurn, Respond, Settle, Write
+from dragoman.gateway.exchange.events_commands import Command, ExchangeEvent, Finalize, KeepTurn, Respond, Write
 from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import turn_lookup as module
@@ -323,7 +323,7 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
         session = Session(house, MESSAGES).begin()
         session.go_on(session.bare)
         body, service = session.sent, house.app.service
-        turns = module.TurnMemory(service, api_path_of(PATHS[CHAT]))
+        turns = module.TurnLookup(service, api_path_of(PATHS[CHAT]))
         house.run(turns.recall(b"", body, "k"))
         messages, chat = (target_of(service.routes, model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
         assert turns.may_lack(b"", body, messages) and not turns.may_lack(b"", body, chat)
@@ -338,9 +338,9 @@ def test_a_turn_is_left_to_the_store_before_its_client_can_send_it_back(
     streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[Command] = []
-    real: Callable[[Machine, Event], list[Command]] = Machine.handle
+    real: Callable[[Machine, ExchangeEvent], list[Command]] = Machine.handle
 
-    def watched(machine: Machine, event: Event) -> list[Command]:
+    def watched(machine: Machine, event: ExchangeEvent) -> list[Command]:
         made = real(machine, event)
         commands.extend(made)
         return made
@@ -351,4 +351,4 @@ def test_a_turn_is_left_to_the_store_before_its_client_can_send_it_back(
     order = [type(command) for command in commands]
     at = order.index(KeepTurn)
     assert order.count(KeepTurn) == 1
-    assert order[at : at + 3] == [KeepTurn, Settle, Write if streaming else Respond]
+    assert order[at : at + 3] == [KeepTurn, Finalize, Write if streaming else Respond]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mock.answers.last_turn import Heard, Result, hear, orphan, shown
+from dragoman.mock.answers.last_turn import LastTurn, ToolOutput, hear, orphan, shown
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Audio, Document, FileRef, Image, Inline, Part, Passages, PlainText, Text, Url
 from dragoman.model.request import Request
@@ -18,7 +18,7 @@ def request(protocol: str, **members: object) -> Request:
     return codec_of(protocol).decode_request(decoded)
 
 
-def heard(protocol: str, **members: object) -> Heard:
+def heard(protocol: str, **members: object) -> LastTurn:
     return hear(request(protocol, **members))
 
 
@@ -43,7 +43,7 @@ def test_results_are_heard_under_the_name_of_their_call() -> None:
     call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain", "is_error": True}
     messages = [user("a"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-    assert heard(MESSAGES, messages=messages).results == (Result(name="weather", text="rain", is_error=True),)
+    assert heard(MESSAGES, messages=messages).results == (ToolOutput(name="weather", text="rain", is_error=True),)
     assert orphan(request(MESSAGES, messages=messages)) is None
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.mock.answers.last_turn import Heard, Result
+from dragoman.mock.answers.last_turn import LastTurn, ToolOutput
 from dragoman.mock.answers.models import ECHO_MODELS, LONGEST, echo_models
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
@@ -18,13 +18,13 @@ NEWS = FunctionTool(name="news", namespace=Namespace(name="press"))
 WRITE = TextTool(name="write")
 
 
-def said(model: str, heard: Heard) -> tuple[Part, ...]:
+def said(model: str, heard: LastTurn) -> tuple[Part, ...]:
     answer = ECHO_MODELS[model].answer(heard)
     assert not isinstance(answer, Failure)
     return answer
 
 
-def text(model: str, heard: Heard) -> str:
+def text(model: str, heard: LastTurn) -> str:
     (part,) = said(model, heard)
     assert isinstance(part, Text)
     return part.text
@@ -36,80 +36,80 @@ def test_every_model_has_a_name_and_one_line_about_it() -> None:
 
 
 def test_text_says_what_was_said() -> None:
-    assert text("text", Heard(text="Hello")) == "You said: Hello"
+    assert text("text", LastTurn(text="Hello")) == "You said: Hello"
 
 
 def test_who_says_nothing_is_greeted() -> None:
-    assert text("text", Heard()).startswith("Hello!")
+    assert text("text", LastTurn()).startswith("Hello!")
 
 
 def test_text_says_what_it_was_shown() -> None:
-    heard = Heard(text="Look", shown=("an image (image/png, 8 bytes)", "a sound (audio/wav, 3 bytes)"))
+    heard = LastTurn(text="Look", shown=("an image (image/png, 8 bytes)", "a sound (audio/wav, 3 bytes)"))
     expected = "You said: Look\n\nYou showed me an image (image/png, 8 bytes) and a sound (audio/wav, 3 bytes)."
     assert text("text", heard) == expected
 
 
 def test_tools_calls_the_first_tool() -> None:
     call = ToolCall(call_id="", name="weather", arguments='{"city":"Oslo"}')
-    assert said("tools", Heard(text="Oslo", tools=(CITY, NEWS))) == (call,)
+    assert said("tools", LastTurn(text="Oslo", tools=(CITY, NEWS))) == (call,)
 
 
 def test_tools_quotes_what_the_tool_gave() -> None:
-    results = (Result(name="weather", text="rain"), Result(name="", text="boom", is_error=True))
+    results = (ToolOutput(name="weather", text="rain"), ToolOutput(name="", text="boom", is_error=True))
     expected = "The tool weather answered: rain\n\nThe tool without a name failed: boom"
-    assert text("tools", Heard(tools=(CITY,), results=results)) == expected
+    assert text("tools", LastTurn(tools=(CITY,), results=results)) == expected
 
 
 @pytest.mark.parametrize("model", ["tools", "parallel"])
 def test_without_tools_there_is_text(model: str) -> None:
-    assert text(model, Heard(text="Oslo")) == "You said: Oslo"
+    assert text(model, LastTurn(text="Oslo")) == "You said: Oslo"
 
 
 def test_parallel_calls_the_first_two_tools() -> None:
-    calls = said("parallel", Heard(text="Oslo", tools=(CITY, NEWS, WRITE)))
+    calls = said("parallel", LastTurn(text="Oslo", tools=(CITY, NEWS, WRITE)))
     assert calls[1] == ToolCall(call_id="", name="news", arguments="{}", namespace="press")
     assert len(calls) == 2
 
 
 def test_parallel_calls_one_tool_where_only_one_call_is_wanted() -> None:
-    assert len(said("parallel", Heard(tools=(CITY, NEWS), parallel=False))) == 1
+    assert len(said("parallel", LastTurn(tools=(CITY, NEWS), parallel=False))) == 1
 
 
 def test_a_tool_that_takes_text_gets_text() -> None:
     call = ToolCall(call_id="", name="write", arguments="a poem", form=InputForm.TEXT)
-    assert said("tools", Heard(text="a poem", tools=(WRITE,))) == (call,)
+    assert said("tools", LastTurn(text="a poem", tools=(WRITE,))) == (call,)
 
 
 def test_thinking_comes_before_text() -> None:
-    thought, answer = said("thinking", Heard(text="Hello there"))
+    thought, answer = said("thinking", LastTurn(text="Hello there"))
     assert thought == Thinking(text="I heard 2 words. I will say it again.")
     assert answer == Text(text="You said: Hello there")
 
 
 @pytest.mark.parametrize("model", ["thinking", "agent"])
 def test_who_wants_no_thinking_gets_none(model: str) -> None:
-    assert said(model, Heard(text="Hello", thinks=False)) == (Text(text="You said: Hello"),)
+    assert said(model, LastTurn(text="Hello", thinks=False)) == (Text(text="You said: Hello"),)
 
 
 def test_an_agent_thinks_before_and_after_its_call() -> None:
-    before = said("agent", Heard(text="Oslo", tools=(CITY,)))
-    after = said("agent", Heard(tools=(CITY,), results=(Result(name="weather", text="rain"),), thoughts=1))
+    before = said("agent", LastTurn(text="Oslo", tools=(CITY,)))
+    after = said("agent", LastTurn(tools=(CITY,), results=(ToolOutput(name="weather", text="rain"),), thoughts=1))
     assert [type(part) for part in before] == [Thinking, ToolCall]
     assert [type(part) for part in after] == [Thinking, Text]
 
 
 def test_json_is_valid_for_the_schema() -> None:
     schema = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object", "properties": {"n": {"type": "integer"}}})
-    assert json.loads(text("json", Heard(output=schema))) == {"n": 1}
+    assert json.loads(text("json", LastTurn(output=schema))) == {"n": 1}
 
 
 @pytest.mark.parametrize("output", [None, OutputFormat(kind=OutputKind.JSON)], ids=["not asked for", "any JSON"])
 def test_json_without_a_schema_holds_what_was_said(output: OutputFormat | None) -> None:
-    assert json.loads(text("json", Heard(text="Hello", output=output))) == {"said": "Hello"}
+    assert json.loads(text("json", LastTurn(text="Hello", output=output))) == {"said": "Hello"}
 
 
 def test_a_refusal_has_words() -> None:
-    (part,) = said("refusal", Heard())
+    (part,) = said("refusal", LastTurn())
     assert isinstance(part, Refusal) and part.text
 
 
@@ -117,7 +117,7 @@ def test_a_refusal_has_words() -> None:
     ("words", "number"), [("", 2000), ("Say 12 words", 12), ("0", 1), ("9999999", LONGEST)], ids=lambda v: str(v) or "-"
 )
 def test_long_says_as_many_words_as_it_is_asked_for(words: str, number: int) -> None:
-    assert len(text("long", Heard(text=words)).split()) == number
+    assert len(text("long", LastTurn(text=words)).split()) == number
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_long_says_as_many_words_as_it_is_asked_for(words: str, number: int) -> 
     ],
 )
 def test_the_number_chooses_the_error(words: str, status: int, kind: FailureKind) -> None:
-    failure = ECHO_MODELS["error"].answer(Heard(text=words))
+    failure = ECHO_MODELS["error"].answer(LastTurn(text=words))
     assert isinstance(failure, Failure)
     assert (failure.status, failure.kind) == (status, kind)

@@ -9,14 +9,14 @@ import pytest
 from dragoman.errors import WireError
 from dragoman.http.upstream_call import header
 from dragoman.mock.answers.delivery import Delivery
-from dragoman.mock.answers.replies import NOWHERE, Outcome, Reply, not_allowed, reply_of, unreadable
+from dragoman.mock.answers.replies import NOWHERE, MockReply, Outcome, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import derived_mint
 from tests.mock.calling import PROTOCOLS
 
 
-def replied(outcome: Outcome, protocol: str) -> Reply:
+def replied(outcome: Outcome, protocol: str) -> MockReply:
     return reply_of(outcome, protocol, "req_1", derived_mint(b""))
 
 

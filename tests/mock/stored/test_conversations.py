@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.mint import system_mint
 from dragoman.mock.answers.signatures import RESPONSES
 from dragoman.mock.stored.conversations import created, item, items, name_of, remember, whole
-from dragoman.mock.stored.memory import Memory
+from dragoman.mock.stored.memory import MockStore
 from dragoman.mock.stored.responses import expanded
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -17,8 +17,8 @@ MINT = system_mint()
 FIRST: JsonObject = {"type": "message", "role": "user", "content": "One."}
 
 
-def held() -> tuple[Memory, str]:
-    memory = Memory()
+def held() -> tuple[MockStore, str]:
+    memory = MockStore()
     made = created({"items": [FIRST], "metadata": {"a": "b"}}, memory, MINT)
     assert made["object"] == "conversation" and made["metadata"] == {"a": "b"}
     return memory, str(made["id"])

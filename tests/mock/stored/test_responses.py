@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.mint import system_mint
 from dragoman.mock.answers.signatures import RESPONSES, opened
-from dragoman.mock.stored.memory import Memory
+from dragoman.mock.stored.memory import MockStore
 from dragoman.mock.stored.responses import cancelled, compacted, deleted, expanded, input_items, inputs, remember, shown
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -17,8 +17,8 @@ OUTPUT: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant", "co
 ANSWER: JsonObject = {"id": "resp_1", "status": "completed", "output": [OUTPUT], "usage": {}}
 
 
-def kept(**more: bool) -> Memory:
-    memory = Memory()
+def kept(**more: bool) -> MockStore:
+    memory = MockStore()
     remember({**ASKED, **more}, ANSWER, memory, system_mint(), 10)
     return memory
 
@@ -72,7 +72,7 @@ def test_a_response_is_shown_and_deleted() -> None:
 
 
 def test_a_promise_is_kept_or_cancelled() -> None:
-    memory = Memory()
+    memory = MockStore()
     body: JsonObject = {**ASKED, "background": True}
     now = remember(body, ANSWER, memory, system_mint(), 10)
     assert (now["status"], now["output"]) == ("queued", [])
@@ -86,7 +86,7 @@ def test_a_promise_is_kept_or_cancelled() -> None:
 
 
 def test_inputs_come_in_pages() -> None:
-    memory = Memory()
+    memory = MockStore()
     items = [{"role": "user", "content": str(number)} for number in range(5)]
     remember({"input": [{**item} for item in items]}, ANSWER, memory, system_mint(), 10)
     first = inputs("resp_1", "limit=2&order=asc", memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mock.stored.memory import Memory
+from dragoman.mock.stored.memory import MockStore
 from dragoman.mock.stored.threads import expanded, remember
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -24,8 +24,8 @@ NEXT: JsonObject = {
 }
 
 
-def held() -> Memory:
-    memory = Memory()
+def held() -> MockStore:
+    memory = MockStore()
     whole = expanded(FIRST, memory)
     assert whole == FIRST
     remember(FIRST, FIRST, ANSWER, memory, 100)
@@ -40,7 +40,7 @@ def code(outcome: JsonObject | Failure) -> tuple[int, object]:
 
 
 def test_a_request_without_a_thread_stands_for_itself() -> None:
-    memory = Memory()
+    memory = MockStore()
     body: JsonObject = {"messages": []}
     assert expanded(body, memory) is body
     remember(body, body, ANSWER, memory, 1)
@@ -85,7 +85,7 @@ def test_what_cannot_be_continued_is_told_by_a_code(change: JsonObject, expected
 
 
 def test_an_empty_answer_adds_no_turn() -> None:
-    memory = Memory()
+    memory = MockStore()
     remember(FIRST, FIRST, {"id": "msg_1", "content": []}, memory, 1)
     thread = memory.thread("msg_1")
     assert thread is not None and len(thread.messages) == 1

@@ -14,9 +14,9 @@ from dragoman.model.parts import HostedCall, HostedKind, HostedResult, Part, Tex
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages import CODEC, NAME
-from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
-from dragoman.rules.capabilities import abilities_of
-from dragoman.rules.part_serializer import Serializer
+from dragoman.protocols.codec import EncodedRequest, Mint, TargetModel, TranslationContext
+from dragoman.rules.capabilities import capabilities_of
+from dragoman.rules.part_serializer import PartSerializer
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_object, encode
@@ -29,7 +29,7 @@ OTHER = "some-model"
 
 def target(model: str = ADAPTIVE, upstream: str = "anthropic") -> TargetModel:
     """A provider of this protocol."""
-    return TargetModel(model=model, upstream=upstream, abilities=abilities_of(NAME, model, upstream))
+    return TargetModel(model=model, upstream=upstream, abilities=capabilities_of(NAME, model, upstream))
 
 
 def plain(value: JsonObject) -> JsonObject:
@@ -57,7 +57,7 @@ def chat(*messages: Message) -> Request:
     return Request(origin="openai-chat", model="m", messages=messages or (user("hi"),), max_tokens=4096)
 
 
-def encoded(request: Request, model: str = ADAPTIVE) -> tuple[Encoded, Ledger]:
+def encoded(request: Request, model: str = ADAPTIVE) -> tuple[EncodedRequest, Ledger]:
     """A request written for a model, and what was lost."""
     ledger = Ledger()
     result = CODEC.encode_request(request, target(model), ledger)
@@ -74,9 +74,9 @@ def losses(ledger: Ledger) -> list[tuple[str, str, str]]:
     return [(loss.fate.value, loss.feature.value, loss.at) for loss in ledger.losses]
 
 
-def asked(request: Request | None = None, table: ToolTable | None = None, model: str = ADAPTIVE) -> Asked:
+def asked(request: Request | None = None, table: ToolTable | None = None, model: str = ADAPTIVE) -> TranslationContext:
     """What an answer is read and written against."""
-    return Asked(
+    return TranslationContext(
         request=request or Request(origin=NAME, model="alias"), target=target(model), table=table or ToolTable()
     )
 
@@ -87,7 +87,9 @@ def mint() -> Mint:
     return Mint(token=lambda length: str(next(numbers)).rjust(length, "0"), now=lambda: 1_700_000_000)
 
 
-def decoded_stream(events: list[JsonObject], given: Asked | None = None, ledger: Ledger | None = None) -> list[Event]:
+def decoded_stream(
+    events: list[JsonObject], given: TranslationContext | None = None, ledger: Ledger | None = None
+) -> list[Event]:
     """The events that a stream of frames tells."""
     decoder = CODEC.stream_decoder(given or asked(), mint(), ledger if ledger is not None else Ledger())
     told: list[Event] = []
@@ -97,12 +99,12 @@ def decoded_stream(events: list[JsonObject], given: Asked | None = None, ledger:
     return told + decoder.close()
 
 
-def encoded_stream(events: list[Event], given: Asked | None = None, ledger: Ledger | None = None) -> bytes:
+def encoded_stream(events: list[Event], given: TranslationContext | None = None, ledger: Ledger | None = None) -> bytes:
     """The bytes of a stream, serialised as a client of this protocol needs it."""
     ledger = ledger if ledger is not None else Ledger()
     encoder = CODEC.stream_encoder(given or asked(), mint(), ledger)
     pieces: list[bytes] = []
-    serial = Serializer(lambda event: pieces.append(encoder.feed(event)), ledger)
+    serial = PartSerializer(lambda event: pieces.append(encoder.feed(event)), ledger)
     for event in events:
         serial(event)
     return b"".join(pieces)

@@ -9,12 +9,12 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import CacheMark, Extras
 from dragoman.protocols.anthropic_messages import NAME
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from tests.protocols.anthropic_messages.support import losses, target
 
 
-def writing() -> Writing:
-    return Writing(target(), Ledger())
+def writing() -> RequestEncodeContext:
+    return RequestEncodeContext(target(), Ledger())
 
 
 @pytest.mark.parametrize(("given", "same"), [("toolu_1", True), ("a:b", False), ("x" * 65, False)])

@@ -6,12 +6,12 @@ import pytest
 
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.missing_reasoning import settle_thinking
-from dragoman.rules.capabilities import Abilities, abilities_of
+from dragoman.rules.capabilities import Capabilities, capabilities_of
 
-MANUAL = abilities_of("anthropic-messages", "claude-sonnet-4-5", "anthropic")
-BOTH = abilities_of("anthropic-messages", "claude-sonnet-4-6", "anthropic")
-ADAPTIVE = abilities_of("anthropic-messages", "claude-opus-5-5", "anthropic")
-OTHER = abilities_of("anthropic-messages", "kimi-k2", "moonshot")
+MANUAL = capabilities_of("anthropic-messages", "claude-sonnet-4-5", "anthropic")
+BOTH = capabilities_of("anthropic-messages", "claude-sonnet-4-6", "anthropic")
+ADAPTIVE = capabilities_of("anthropic-messages", "claude-opus-5-5", "anthropic")
+OTHER = capabilities_of("anthropic-messages", "kimi-k2", "moonshot")
 
 ENABLED = b'{"type" : "enabled","budget_tokens":2048}'
 CALL = b'{"type":"tool_use","id":"t","name":"f","input":{"n":1.0}}'
@@ -52,7 +52,7 @@ def lines(ledger: Ledger) -> list[tuple[str, str, str]]:
     ids=["loop", "with a reminder", "instructions between", "two messages", "prefill", "two messages of a turn"],
 )
 def test_item_4_a_turn_without_its_thinking_is_not_asked_for_more(
-    messages: tuple[bytes, ...], abilities: Abilities
+    messages: tuple[bytes, ...], abilities: Capabilities
 ) -> None:
     ledger = Ledger()
     assert settle_thinking(body(*messages), abilities, ledger) == body(*messages, thinking=b'{"type":"disabled"}')
@@ -94,7 +94,7 @@ def test_item_5_what_a_provider_missed_in_an_earlier_turn_it_is_not_asked_for(mo
 
 
 @pytest.mark.parametrize("abilities", [BOTH, ADAPTIVE], ids=["both", "adaptive only"])
-def test_item_4_adaptive_models_think_without_what_went_before(abilities: Abilities) -> None:
+def test_item_4_adaptive_models_think_without_what_went_before(abilities: Capabilities) -> None:
     ledger = Ledger()
     thinking = ENABLED[:-1] + b',"display":"omitted"}'
     expected = body(*LOOP, thinking=b'{"type":"adaptive","display":"omitted"}')
@@ -178,7 +178,7 @@ def test_a_tool_loop_of_a_server_without_reasoning_is_settled_before_the_call(me
         "no Claude",
     ],
 )
-def test_what_a_provider_may_accept_keeps_every_byte(messages: tuple[bytes, ...], abilities: Abilities) -> None:
+def test_what_a_provider_may_accept_keeps_every_byte(messages: tuple[bytes, ...], abilities: Capabilities) -> None:
     ledger = Ledger()
     written = body(*messages)
     assert settle_thinking(written, abilities, ledger, whole=True) is written

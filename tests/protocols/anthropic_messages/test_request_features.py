@@ -7,14 +7,14 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.request_features import Opening, Signs
+from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.protocols.anthropic_messages.request_features import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}
 
 
-def signs(**members: object) -> Signs:
+def signs(**members: object) -> RequestFeatures:
     return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
 
 
@@ -23,8 +23,8 @@ def blocks(*found: JsonObject) -> list[JsonObject]:
 
 
 def test_a_plain_request_has_none_but_its_cap() -> None:
-    assert signs(max_tokens=9) == Signs(most_output=9)
-    assert signs(tools=[], thinking={"type": "disabled"}) == Signs()
+    assert signs(max_tokens=9) == RequestFeatures(most_output=9)
+    assert signs(tools=[], thinking={"type": "disabled"}) == RequestFeatures()
 
 
 def test_each_sign_is_seen() -> None:
@@ -53,17 +53,17 @@ def test_the_text_of_a_document_is_text() -> None:
 
 def test_what_a_tool_is_given_is_no_media() -> None:
     call: JsonObject = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "image", "source": BASE64}}
-    assert signs(messages=[{"role": "assistant", "content": [call]}]) == Signs()
+    assert signs(messages=[{"role": "assistant", "content": [call]}]) == RequestFeatures()
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == Signs()
+    assert signs_of(body) == RequestFeatures()
 
 
-def opening(**members: object) -> Opening:
+def opening(**members: object) -> ConversationStart:
     return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
@@ -71,10 +71,10 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     marked: JsonObject = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
     plain: JsonObject = {"type": "text", "text": "Hi"}
     begun = opening(system="Be brief.", messages=[{"role": "user", "content": [marked]}])
-    assert begun == Opening(instructions="Be brief.", text="Hi")
+    assert begun == ConversationStart(instructions="Be brief.", text="Hi")
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(system="Be brief.", messages=[{"role": "user", "content": [plain]}, later]) == begun
-    assert opening(messages=[]) == opening_of({}) == Opening()
+    assert opening(messages=[]) == opening_of({}) == ConversationStart()
 
 
 def test_what_its_provider_keeps_is_seen() -> None:

@@ -22,7 +22,7 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
 from dragoman.protocols.anthropic_messages import CODEC, response
 from dragoman.protocols.anthropic_messages.shapes import STOP_REASONS
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from tests.protocols.anthropic_messages.support import ADAPTIVE, asked, at, losses, mint, written
 
@@ -46,7 +46,7 @@ def answer(*blocks: JsonObject, stop: str | None = "end_turn", **members: JsonVa
     }
 
 
-def decoded(body: JsonObject, given: Asked | None = None) -> Response:
+def decoded(body: JsonObject, given: TranslationContext | None = None) -> Response:
     """The answer in the model."""
     response = CODEC.decode_response(body, given or asked(), Ledger())
     assert isinstance(response, Response)

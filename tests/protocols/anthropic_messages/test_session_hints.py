@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
 from dragoman.protocols.anthropic_messages.session_hints import speech_of
 
-SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"Agent"}), spawning={"Agent": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"Agent"}), spawning={"Agent": "prompt"})
 CALL: dict[str, object] = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "look"}}
 
 
-def speech(*messages: object, **members: object) -> Speech:
+def speech(*messages: object, **members: object) -> SessionHints:
     return speech_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
 
 

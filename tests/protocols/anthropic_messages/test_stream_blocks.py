@@ -13,7 +13,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Compaction, Foreign, Text
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.anthropic_messages import CODEC
-from dragoman.protocols.anthropic_messages.stream_blocks import BLOCKS, Block, BlockGrew, Reading, text_of
+from dragoman.protocols.anthropic_messages.stream_blocks import BLOCKS, Block, BlockContext, BlockGrew, text_of
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
@@ -127,7 +127,7 @@ def _parsed(body: bytes) -> JsonObject:
 
 
 def test_a_block_of_no_known_kind_is_told_whole_at_its_end() -> None:
-    reading = Reading(asked(), mint(), Ledger())
+    reading = BlockContext(asked(), mint(), Ledger())
     block = BLOCKS.get("hologram", Block)(reading, {"type": "hologram"})
     assert block.open() == block.say("x") == block.grow("hologram_delta", {}) == []
     (opened, _) = block.close()
@@ -136,7 +136,7 @@ def test_a_block_of_no_known_kind_is_told_whole_at_its_end() -> None:
 
 
 def test_a_compaction_is_told_whole() -> None:
-    reading = Reading(asked(), mint(), Ledger())
+    reading = BlockContext(asked(), mint(), Ledger())
     block = BLOCKS["compaction"](reading, {"type": "compaction", "content": None})
     block.open()
     block.grow("compaction_delta", {"type": "compaction_delta", "content": "so far", "encrypted_content": "e"})

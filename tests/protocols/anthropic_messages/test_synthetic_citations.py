@@ -10,7 +10,7 @@ from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.relay import repair_request
 from dragoman.protocols.anthropic_messages.synthetic_citations import is_made_up
 from dragoman.protocols.codec import TargetModel
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.wire.json import decode_object, encode
 
 PLACE: JsonObject = {
@@ -62,7 +62,7 @@ def test_item_20_made_up_citations_are_cut_on_translation() -> None:
     said = Message(role=Role.ASSISTANT, parts=(Text(text="It is so.", citations=citations),))
     user = Message(role=Role.USER, parts=(Text(text="Is it?"),))
     asking = Request(origin="openai-chat", model="m", messages=(user, said, user))
-    target = TargetModel(model="m", upstream="anthropic", abilities=abilities_of(NAME, "m", "anthropic"))
+    target = TargetModel(model="m", upstream="anthropic", abilities=capabilities_of(NAME, "m", "anthropic"))
     ledger = Ledger()
     body = decode_object(encode(CODEC.encode_request(asking, target, ledger).body))
     assert b'"encrypted_index":""' not in encode(body)

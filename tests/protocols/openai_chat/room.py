@@ -14,9 +14,9 @@ from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
-from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
+from dragoman.protocols.codec import EncodedRequest, Mint, TargetModel, TranslationContext
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame, SseReader
@@ -28,7 +28,7 @@ R = "openai-responses"
 
 def target(model: str = "m", upstream: str = "", **changes: object) -> TargetModel:
     """A provider of this protocol."""
-    known = abilities_of(C, model, upstream)
+    known = capabilities_of(C, model, upstream)
     return TargetModel(model=model, upstream=upstream, abilities=replace(known, **changes))
 
 
@@ -45,7 +45,7 @@ def mint() -> Mint:
 
 def ask(
     *tools: ToolSpec, origin: str = A, provider: str = "", request: Request | None = None, **changes: bool
-) -> Asked:
+) -> TranslationContext:
     """A question with client tools, put to a provider without custom tools."""
     table = ToolTable()
     for tool in tools:
@@ -55,7 +55,7 @@ def ask(
     asked = request or Request(origin=origin, model="alias", tools=tuple(tools), include_usage=True)
     there = target()
     there = replace(there, abilities=replace(there.abilities, **changes))
-    return Asked(request=asked, target=there, table=table, origin=provider)
+    return TranslationContext(request=asked, target=there, table=table, origin=provider)
 
 
 def said(*messages: Message, origin: str = A, **members: object) -> Request:
@@ -71,7 +71,7 @@ def assistant(*parts: Part) -> Message:
     return Message(role=Role.ASSISTANT, parts=parts)
 
 
-def written(request: Request, to: TargetModel | None = None) -> tuple[JsonObject, Ledger, Encoded]:
+def written(request: Request, to: TargetModel | None = None) -> tuple[JsonObject, Ledger, EncodedRequest]:
     """A request as this protocol's provider gets it, through JSON once, with the losses."""
     ledger = Ledger()
     encoded = CODEC.encode_request(request, to or target(), ledger)
@@ -119,7 +119,11 @@ def chunk(
 
 
 def heard(
-    chunks: Iterable[JsonObject | bytes], asked: Asked | None = None, *, done: bool = True, ledger: Ledger | None = None
+    chunks: Iterable[JsonObject | bytes],
+    asked: TranslationContext | None = None,
+    *,
+    done: bool = True,
+    ledger: Ledger | None = None,
 ) -> list[Event]:
     """The events of a stream, every one checked against the legal orders."""
     decoder = CODEC.stream_decoder(asked or ask(), mint(), Ledger() if ledger is None else ledger)
@@ -135,7 +139,9 @@ def heard(
     return events
 
 
-def told(events: Iterable[Event], asked: Asked | None = None, ledger: Ledger | None = None) -> list[JsonObject | str]:
+def told(
+    events: Iterable[Event], asked: TranslationContext | None = None, ledger: Ledger | None = None
+) -> list[JsonObject | str]:
     """The frames of a client's stream; `[DONE]` as a string."""
     encoder = CODEC.stream_encoder(asked or ask(origin=C, provider=A), mint(), Ledger() if ledger is None else ledger)
     stream = b"".join(encoder.feed(event) for event in events)
@@ -153,7 +159,7 @@ def told(events: Iterable[Event], asked: Asked | None = None, ledger: Ledger | N
 F, G = FunctionTool(name="f"), FunctionTool(name="g")
 
 
-def answer(*chunks: JsonObject | bytes, asked: Asked | None = None, done: bool = True) -> Response:
+def answer(*chunks: JsonObject | bytes, asked: TranslationContext | None = None, done: bool = True) -> Response:
     """The answer that a stream folds to."""
     response = fold(heard(chunks, asked or ask(F, G), done=done), C)
     assert isinstance(response, Response), response

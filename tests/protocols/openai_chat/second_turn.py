@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.rules.capabilities import Row
+from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode
@@ -36,7 +36,7 @@ CALL: JsonObject = {"name": "weather", "arguments": '{"city":"Oslo"}'}
 class Conversation:
     """One client of a Chat provider; every answer is echoed as clients do."""
 
-    def __init__(self, client: str, model: str = "m", upstream: str = "", rows: tuple[Row, ...] = ()) -> None:
+    def __init__(self, client: str, model: str = "m", upstream: str = "", rows: tuple[CapabilityRow, ...] = ()) -> None:
         self.client = client
         self.model = model
         self.upstream = upstream

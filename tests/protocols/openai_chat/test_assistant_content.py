@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.protocols.openai_chat.assistant_content import Spoken, joined_content
+from dragoman.protocols.openai_chat.assistant_content import AssistantText, joined_content
 from tests.protocols.openai_chat.second_turn import (
     CLIENTS,
     THOUGHT,
@@ -26,7 +26,7 @@ def test_item_3_thinking_and_text_keep_their_places(client: str) -> None:
 
 
 def test_item_3_parts_keep_text_apart_by_themselves() -> None:
-    spoken = Spoken()
+    spoken = AssistantText()
     spoken.add({"type": "text", "text": "a"}, ("messages", 1, "parts", 0))
     spoken.put([dict(THOUGHT)])
     spoken.add({"type": "text", "text": "b"}, ("messages", 2, "parts", 0))

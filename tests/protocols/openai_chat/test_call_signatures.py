@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.openai_chat.call_signatures import spellings
 from dragoman.rules import ids
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.translate import translate_request, translate_response
 from dragoman.wire.json import decode_object
 from tests.protocols.openai_chat.room import A, C, ask, chunk, dig, heard, objects, told
@@ -140,7 +140,7 @@ def test_item_2_gemini_3_takes_a_stand_in_for_calls_of_another_model(client: str
     ],
 )
 def test_item_2_who_takes_a_stand_in(model: str, upstream: str, wanted: bool) -> None:
-    assert bool(abilities_of(C, model, upstream).call_proof) is wanted
+    assert bool(capabilities_of(C, model, upstream).call_proof) is wanted
 
 
 def test_item_2_a_chat_client_gets_the_proof_where_the_provider_put_it() -> None:

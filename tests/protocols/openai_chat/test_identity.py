@@ -10,7 +10,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.request import Reasoning, Request
 from dragoman.model.response import Response
 from dragoman.model.tools import ChoiceMode, ToolChoice, ToolRef
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.tool_table import ToolTable
 from dragoman.translate import translate_request
@@ -283,7 +283,7 @@ MEANT = (
 
 @pytest.mark.parametrize("body", RESPONSES.values(), ids=RESPONSES)
 def test_an_answer_comes_home_as_it_was(body: JsonObject) -> None:
-    asked = Asked(request=Request(origin=C, model="alias"), target=target(), table=ToolTable())
+    asked = TranslationContext(request=Request(origin=C, model="alias"), target=target(), table=ToolTable())
     ledger = Ledger()
     response = CODEC.decode_response(body, asked, Ledger())
     assert isinstance(response, Response)

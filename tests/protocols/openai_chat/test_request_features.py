@@ -7,14 +7,14 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.request_features import Opening, Signs
+from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.protocols.openai_chat.request_features import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
 
-def signs(**members: object) -> Signs:
+def signs(**members: object) -> RequestFeatures:
     return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
 
 
@@ -23,8 +23,8 @@ def parts(*found: JsonObject) -> list[JsonObject]:
 
 
 def test_a_plain_request_has_none() -> None:
-    assert signs() == Signs()
-    assert signs(tools=[], response_format={"type": "text"}, reasoning_effort="none") == Signs()
+    assert signs() == RequestFeatures()
+    assert signs(tools=[], response_format={"type": "text"}, reasoning_effort="none") == RequestFeatures()
 
 
 def test_each_sign_is_seen() -> None:
@@ -51,17 +51,17 @@ def test_words_and_arguments_are_no_media(text: str) -> None:
         {"role": "user", "content": text},
         {"role": "assistant", "content": [{"type": "text", "text": text}], "tool_calls": [call]},
     ]
-    assert signs(messages=said) == Signs()
+    assert signs(messages=said) == RequestFeatures()
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == Signs()
+    assert signs_of(body) == RequestFeatures()
 
 
-def opening(**members: object) -> Opening:
+def opening(**members: object) -> ConversationStart:
     return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
@@ -69,13 +69,13 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     system: JsonObject = {"role": "system", "content": "Be brief."}
     first: JsonObject = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
     later: JsonObject = {"role": "user", "content": "And now?"}
-    assert opening(messages=[system, first]) == Opening(instructions="Be brief.", text="Hi")
+    assert opening(messages=[system, first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(messages=[system, first, later]) == opening(messages=[system, first])
-    assert opening(messages=[system]) == opening(messages=1) == opening_of({}) == Opening()
+    assert opening(messages=[system]) == opening(messages=1) == opening_of({}) == ConversationStart()
 
 
 def test_or_by_the_key_of_its_cache() -> None:
-    assert opening(prompt_cache_key="c", messages=[]) == Opening(cache_key="c")
+    assert opening(prompt_cache_key="c", messages=[]) == ConversationStart(cache_key="c")
 
 
 def test_what_its_provider_keeps_is_seen() -> None:

@@ -24,7 +24,7 @@ from dragoman.model.parts import (
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import from_envelope
@@ -38,7 +38,9 @@ def body(message: JsonObject, finish: JsonValue = "stop", **members: JsonValue) 
     return {"id": "chatcmpl-1", "object": "chat.completion", "created": 5, "model": "m", "choices": [choice], **members}
 
 
-def read(message: JsonObject, finish: JsonValue = "stop", asked: Asked | None = None, **members: JsonValue) -> Response:
+def read(
+    message: JsonObject, finish: JsonValue = "stop", asked: TranslationContext | None = None, **members: JsonValue
+) -> Response:
     response = CODEC.decode_response(body(message, finish, **members), asked or ask(), Ledger())
     assert isinstance(response, Response)
     return response
@@ -214,7 +216,7 @@ def write(
 ) -> tuple[JsonObject, JsonObject, Ledger]:
     """The answer, its message and the ledger; the official types accept it."""
     ledger = Ledger()
-    asked = Asked(
+    asked = TranslationContext(
         request=request,
         target=target(),
         table=ToolTable(),

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
 from dragoman.protocols.openai_chat.session_hints import speech_of
 
-SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt"})
 USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
-def speech(*messages: object, **members: object) -> Speech:
+def speech(*messages: object, **members: object) -> SessionHints:
     return speech_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
 
 

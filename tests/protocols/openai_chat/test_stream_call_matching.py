@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.protocols.openai_chat.stream_call_matching import Call, Owners, lacks
+from dragoman.protocols.openai_chat.stream_call_matching import CallMatcher, StreamedCall, lacks
 from dragoman.rules.tool_table import ToolTable
 
 
-def owners(*calls: tuple[str, str]) -> Owners:
+def owners(*calls: tuple[str, str]) -> CallMatcher:
     """Calls of ids and arguments, each at its place, all of the tool `f`."""
-    found = Owners(ToolTable(), frozenset({"f"}))
+    found = CallMatcher(ToolTable(), frozenset({"f"}))
     for place, (given, arguments) in enumerate(calls):
-        call = Call(place, place, given, custom=False, extras=None)
+        call = StreamedCall(place, place, given, custom=False, extras=None)
         call.name = "f"
         if arguments:
             call.said.take(arguments, "/x")

@@ -43,7 +43,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object
@@ -58,9 +58,9 @@ SIGNED = Seal(
 )
 
 
-def client(*, usage: bool = True, legacy: bool = False, provider: str = A) -> Asked:
+def client(*, usage: bool = True, legacy: bool = False, provider: str = A) -> TranslationContext:
     request = Request(origin=C, model="m", include_usage=usage or None, legacy_functions=legacy)
-    return Asked(
+    return TranslationContext(
         request=request,
         target=target(),
         table=ToolTable(),

@@ -12,7 +12,7 @@ from dragoman.model.events import Event, PartGrew, TextDelta
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
-from dragoman.protocols.openai_chat.stream_fast_path import Likeness
+from dragoman.protocols.openai_chat.stream_fast_path import ChunkFastPath
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import asked_by, derived_mint
 from dragoman.wire.json import read_json
@@ -25,8 +25,8 @@ def chunk(text: str, *, name: str = "content", model: str = "m", spaced: bool = 
     return json.dumps({"id": "x", "model": model, "choices": [choice], **more}, separators=separators).encode()
 
 
-def learned(data: bytes, name: str = "content") -> Likeness:
-    likeness = Likeness()
+def learned(data: bytes, name: str = "content") -> ChunkFastPath:
+    likeness = ChunkFastPath()
     likeness.lessons = 1
     likeness.learn(data, read_json(data), name)
     return likeness

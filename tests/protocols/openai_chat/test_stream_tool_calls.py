@@ -12,7 +12,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
-from dragoman.rules.unknown_fields import Unknowns
+from dragoman.rules.unknown_fields import UnknownFields
 from tests.protocols.openai_chat.room import ask, losses, mint
 
 
@@ -20,7 +20,7 @@ def assembly(ledger: Ledger | None = None) -> CallAssembly:
     count = iter(range(100))
     asked = ask(FunctionTool(name="f"), TextTool(name="sql"))
     ledger = Ledger() if ledger is None else ledger
-    return CallAssembly(asked, mint(), ledger, Unknowns(ledger, "openai-chat"), lambda: next(count))
+    return CallAssembly(asked, mint(), ledger, UnknownFields(ledger, "openai-chat"), lambda: next(count))
 
 
 ARGUMENTS = st.sampled_from(["", "{", '{"input":"', "x", '"}', "}", "{}"])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
-from dragoman.protocols.codec import Asked, KeptTurn
+from dragoman.protocols.codec import CachedTurn, TranslationContext
 from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamPipeline, Tap
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
@@ -165,7 +165,7 @@ class Turn:
             strict=strict,
         )
 
-    def restored(self, body: bytes, kept: KeptTurn | None = None, **target: str) -> bytes:
+    def restored(self, body: bytes, kept: CachedTurn | None = None, **target: str) -> bytes:
         """The client's request, completed with what was kept."""
         assert TURNS is not None and self.asked.asked is not None
         kept = kept or self.kept
@@ -180,7 +180,7 @@ def _lacking(body: bytes) -> list[str]:
     return TURNS.lacking(body)
 
 
-def _asked(turn: Turn) -> Asked:
+def _asked(turn: Turn) -> TranslationContext:
     assert turn.asked.asked is not None
     return turn.asked.asked
 
@@ -436,7 +436,7 @@ def test_what_another_version_wrote_is_nothing() -> None:
     turn = Turn(A, STORIES["thinking, text and a call"][1])
     body = turn.body(turn.history(turn.bare))
     for kept in (b"", b"{}", b"[1]", b'["a","b","c"]'):
-        assert turn.restored(body, KeptTurn(call_id="toolu_1", body=kept)) == body
+        assert turn.restored(body, CachedTurn(call_id="toolu_1", body=kept)) == body
 
 
 def test_a_manual_budget_goes_on_as_if_the_client_had_said_all() -> None:

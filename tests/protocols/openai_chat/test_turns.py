@@ -29,7 +29,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, OutputFormat, OutputKind, Request, Role
 from dragoman.protocols.openai_chat.shapes import JSON_ONLY
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from tests.protocols.openai_chat.room import A, R, assistant, dig, losses, objects, said, target, user, written
 
 PNG = Image(source=Inline(media_type="image/png", data="AAAA"))
@@ -464,7 +464,7 @@ def test_item_6_an_answer_or_another_result_after_a_result_is_nothing_new() -> N
     ],
 )
 def test_item_6_mistrals_models_are_known_wherever_they_are_served(model: str, upstream: str, takes: bool) -> None:
-    known = abilities_of("openai-chat", model, upstream)
+    known = capabilities_of("openai-chat", model, upstream)
     assert (known.user_after_tool, known.system_anywhere) == (takes, takes)
 
 

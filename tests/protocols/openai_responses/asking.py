@@ -10,10 +10,10 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
+from dragoman.protocols.codec import EncodedRequest, Mint, TargetModel, TranslationContext
 from dragoman.protocols.openai_responses import CODEC, NAME
-from dragoman.rules.capabilities import Abilities, abilities_of
-from dragoman.rules.part_serializer import Serializer
+from dragoman.rules.capabilities import Capabilities, capabilities_of
+from dragoman.rules.part_serializer import PartSerializer
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
@@ -26,9 +26,9 @@ MINT = Mint(token=lambda length: SUFFIX[:length], now=lambda: 1_700_000_000)
 
 def target(**changes: JsonValue) -> TargetModel:
     """OpenAI's own endpoint, with other abilities where a test says so."""
-    known = abilities_of(NAME, "gpt-5", "openai")
-    members = {name: object.__getattribute__(known, name) for name in Abilities.__struct_fields__}
-    return TargetModel(model="gpt-5", upstream="openai", abilities=Abilities(**{**members, **changes}))
+    known = capabilities_of(NAME, "gpt-5", "openai")
+    members = {name: object.__getattribute__(known, name) for name in Capabilities.__struct_fields__}
+    return TargetModel(model="gpt-5", upstream="openai", abilities=Capabilities(**{**members, **changes}))
 
 
 def decoded(body: JsonObject) -> Request:
@@ -42,7 +42,7 @@ def written(request: Request, **changes: JsonValue) -> tuple[JsonObject, list[st
     return encoded.body, losses
 
 
-def encoded_request(request: Request, **changes: JsonValue) -> tuple[Encoded, list[str]]:
+def encoded_request(request: Request, **changes: JsonValue) -> tuple[EncodedRequest, list[str]]:
     ledger = Ledger()
     encoded = CODEC.encode_request(request, target(**changes), ledger)
     return encoded, lines(ledger)
@@ -73,18 +73,18 @@ def items(body: JsonObject) -> list[JsonObject]:
     return [item for item in found if isinstance(item, dict)]
 
 
-def asked_abroad(table: ToolTable | None = None, origin: str = MESSAGES) -> Asked:
+def asked_abroad(table: ToolTable | None = None, origin: str = MESSAGES) -> TranslationContext:
     """Another protocol's client asked a provider of this one."""
-    return Asked(
+    return TranslationContext(
         request=Request(origin=origin, model="alias"), target=target(), table=table or ToolTable(), origin=NAME
     )
 
 
-def asked_here(body: JsonObject | None = None) -> Asked:
+def asked_here(body: JsonObject | None = None) -> TranslationContext:
     """A client of this protocol asked a provider of another."""
-    return Asked(
+    return TranslationContext(
         request=CODEC.decode_request({"model": "alias", "input": "hi", **(body or {})}),
-        target=TargetModel(model="claude", upstream="anthropic", abilities=Abilities()),
+        target=TargetModel(model="claude", upstream="anthropic", abilities=Capabilities()),
         table=ToolTable(),
         origin=MESSAGES,
     )
@@ -108,7 +108,7 @@ def answer(
     )
 
 
-def told(response: Response, asked: Asked | None = None) -> tuple[JsonObject, list[str]]:
+def told(response: Response, asked: TranslationContext | None = None) -> tuple[JsonObject, list[str]]:
     """A whole answer as the client gets it, with what was lost."""
     ledger = Ledger()
     body = CODEC.encode_response(response, asked or asked_here(), MINT, ledger)
@@ -121,12 +121,12 @@ def output(body: JsonObject) -> list[JsonObject]:
     return [item for item in found if isinstance(item, dict)]
 
 
-def streamed(events: Iterable[Event], asked: Asked | None = None) -> list[JsonObject]:
+def streamed(events: Iterable[Event], asked: TranslationContext | None = None) -> list[JsonObject]:
     """The events of a client's stream; its frames are checked for what every stream of this wire must have."""
     ledger = Ledger()
     encoder = CODEC.stream_encoder(asked or asked_here(), MINT, ledger)
     pieces: list[bytes] = []
-    serial = Serializer(lambda event: pieces.append(encoder.feed(event)), ledger)
+    serial = PartSerializer(lambda event: pieces.append(encoder.feed(event)), ledger)
     for event in events:
         serial(event)
     frames = SseReader().feed(b"".join(pieces))
@@ -142,7 +142,7 @@ def kinds(events: list[JsonObject]) -> list[str]:
     return [str(event["type"]).removeprefix("response.") for event in events]
 
 
-def read(events: list[JsonObject], asked: Asked | None = None, *, close: bool = True) -> list[Event]:
+def read(events: list[JsonObject], asked: TranslationContext | None = None, *, close: bool = True) -> list[Event]:
     """The events of the model that a provider's stream tells, in a legal order."""
     decoder = CODEC.stream_decoder(asked or asked_abroad(), MINT, Ledger())
     found = [one for event in events for one in decoder.feed(Frame(str(event["type"]), encode(event)))]

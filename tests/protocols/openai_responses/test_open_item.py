@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, Piece, beyond
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece, beyond
 from dragoman.protocols.openai_responses.open_items import open_item
 from tests.protocols.openai_responses.asking import MINT, asked_abroad
 
 
 def test_a_piece_knows_what_the_deltas_left_out() -> None:
-    piece = Piece()
+    piece = OpenPiece()
     assert piece.missing("abc") == "abc"
     piece.pieces.append("ab")
     assert piece.missing("abc") == "c"

@@ -7,20 +7,20 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.request_features import Opening, Signs
+from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.protocols.openai_responses.request_features import opening_of, signs_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
 
-def signs(**members: object) -> Signs:
+def signs(**members: object) -> RequestFeatures:
     return signs_of(json.dumps({"model": "m", "input": "Hi", **members}).encode())
 
 
 def test_a_plain_request_has_none() -> None:
-    assert signs() == Signs()
-    assert signs(tools=[], text={"format": {"type": "text"}}, reasoning={"effort": "none"}) == Signs()
+    assert signs() == RequestFeatures()
+    assert signs(tools=[], text={"format": {"type": "text"}}, reasoning={"effort": "none"}) == RequestFeatures()
 
 
 def test_each_sign_is_seen() -> None:
@@ -41,29 +41,29 @@ def test_media_are_counted_wherever_they_stand() -> None:
 
 
 def test_what_a_tool_is_given_is_no_media() -> None:
-    assert signs(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": DATA}]) == Signs()
+    assert signs(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": DATA}]) == RequestFeatures()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == Signs()
+    assert signs_of(body) == RequestFeatures()
 
 
-def opening(**members: object) -> Opening:
+def opening(**members: object) -> ConversationStart:
     return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
     first: JsonObject = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
     system: JsonObject = {"role": "developer", "content": "Be brief."}
-    assert opening(instructions="Be brief.", input=[first]) == Opening(instructions="Be brief.", text="Hi")
-    assert opening(input=[system, first, first]) == Opening(instructions="Be brief.", text="Hi")
-    assert opening(input="Hi") == Opening(text="Hi")
-    assert opening(input=[{"type": "reasoning"}]) == opening_of({}) == Opening()
+    assert opening(instructions="Be brief.", input=[first]) == ConversationStart(instructions="Be brief.", text="Hi")
+    assert opening(input=[system, first, first]) == ConversationStart(instructions="Be brief.", text="Hi")
+    assert opening(input="Hi") == ConversationStart(text="Hi")
+    assert opening(input=[{"type": "reasoning"}]) == opening_of({}) == ConversationStart()
 
 
 def test_or_by_the_key_of_its_cache() -> None:
-    assert opening(prompt_cache_key="c", input="Hi") == Opening(cache_key="c")
+    assert opening(prompt_cache_key="c", input="Hi") == ConversationStart(cache_key="c")
 
 
 def test_what_its_provider_keeps_is_seen() -> None:

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
 from dragoman.protocols.openai_responses.session_hints import speech_of
 from dragoman.wire.history_digest import digest
 
-SOUGHT = Sought(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"})
+SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"})
 USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
-def speech(given: object, **members: object) -> Speech:
+def speech(given: object, **members: object) -> SessionHints:
     return speech_of(json.dumps({"model": "m", "input": given, **members}).encode(), SOUGHT)
 
 

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 from hypothesis import given
 
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, View, Why, explain, plan
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import Dice, PlanInputs, Why, explain, plan
 from tests.routing.lines import ALL_DICE, DICE, A, B, C, D, Told, line, names, seen, worlds
 
 CHEAPEST = line(A, B, C, D, policy="cheapest")
-NEEDS = Needs(size=4000)
+NEEDS = Requirements(size=4000)
 
 
 def test_the_cheapest_leads_and_equals_stay_as_written() -> None:
@@ -19,7 +19,7 @@ def test_the_cheapest_leads_and_equals_stay_as_written() -> None:
 
 
 @given(worlds(), ALL_DICE)
-def test_cheapest_is_minimal_among_those_that_are_equally_well(view: View, dice: Dice) -> None:
+def test_cheapest_is_minimal_among_those_that_are_equally_well(view: PlanInputs, dice: Dice) -> None:
     made = plan(CHEAPEST, NEEDS, view, dice)
     order = [next(found for found in made.candidates if found.target is target) for target in made.order]
     if made.why is Why.PINNED:
@@ -36,7 +36,7 @@ def test_pitfall_369_an_unknown_price_is_not_free() -> None:
 
 
 def test_pitfall_368_a_warm_cache_is_in_the_price() -> None:
-    def cost(target: object, needs: Needs) -> int:
+    def cost(target: object, needs: Requirements) -> int:
         # One tenth of the price for what is read from the cache.
         dear = target is A
         price = 3 if dear else 2
@@ -44,4 +44,4 @@ def test_pitfall_368_a_warm_cache_is_in_the_price() -> None:
 
     view = Told(cost_at=cost)
     assert names(plan(CHEAPEST, NEEDS, view, DICE)) == "b c d a"
-    assert names(plan(CHEAPEST, Needs(size=4000, warm="a/m"), view, DICE)) == "a b c d"
+    assert names(plan(CHEAPEST, Requirements(size=4000, warm="a/m"), view, DICE)) == "a b c d"

@@ -7,15 +7,15 @@ from math import inf, nan
 import pytest
 from hypothesis import given
 
-from dragoman.model.request_features import Signs
-from dragoman.routing.needs import Needs
+from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.needs import Requirements
 from dragoman.routing.plan import Dice, Why, explain, plan
 from dragoman.routing.plan_inputs import EXPLORING
 from dragoman.routing.speed import Speed
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
 
 FASTEST = line(A, B, C, D, policy="fastest")
-NEEDS = Needs(size=4000)
+NEEDS = Requirements(size=4000)
 CURIOUS = Dice(weight=0.0, explore=EXPLORING / 2, ramp=0.5)
 
 
@@ -31,7 +31,7 @@ def test_a_short_answer_is_worth_its_first_token() -> None:
     }
     both = line(A, B, policy="fastest")
     assert names(plan(both, NEEDS, seen(speeds=speeds), DICE)) == "b a"
-    short = Needs(size=4000, signs=Signs(most_output=10))
+    short = Requirements(size=4000, signs=RequestFeatures(most_output=10))
     assert names(plan(both, short, seen(speeds=speeds), DICE)) == "a b"
 
 

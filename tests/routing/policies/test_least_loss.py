@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.needs import LossCounts, Needs
+from dragoman.routing.needs import LossCounts, Requirements
 from dragoman.routing.plan import explain, plan
 from tests.routing.lines import COSTS, DICE, A, B, C, D, line, names, seen
 
@@ -13,7 +13,7 @@ FAITHFUL = line(A, B, C, D, policy="least-loss")
 
 
 def test_the_least_is_lost_and_ties_go_by_price() -> None:
-    needs = Needs(
+    needs = Requirements(
         size=10,
         losses={"a/m": LossCounts(3, 3), "b/m": LossCounts(1, 1), "c/m": LossCounts(1, 1), "d/m": LossCounts(1, 1)},
     )
@@ -21,14 +21,14 @@ def test_the_least_is_lost_and_ties_go_by_price() -> None:
 
 
 def test_bookkeeping_does_not_count_for_least_loss() -> None:
-    needs = Needs(size=10, losses={"a/m": LossCounts(1, 1), "b/m": LossCounts(0, 40), "c/m": LossCounts(2, 2)})
+    needs = Requirements(size=10, losses={"a/m": LossCounts(1, 1), "b/m": LossCounts(0, 40), "c/m": LossCounts(2, 2)})
     made = plan(FAITHFUL, needs, seen(), DICE)
     assert names(made) == "b a c d"
     assert [found.losses for found in made.candidates] == [1, 0, 2, None]
 
 
 def test_whoever_nobody_weighed_comes_last_and_that_is_said() -> None:
-    made = plan(FAITHFUL, Needs(size=10, losses={"c/m": LossCounts(99, 99)}), seen(), DICE)
+    made = plan(FAITHFUL, Requirements(size=10, losses={"c/m": LossCounts(99, 99)}), seen(), DICE)
     assert names(made) == "c a b d"
     assert "losses unknown" in explain(made)[2]
 
@@ -41,7 +41,7 @@ def test_least_loss_is_minimal(losses: dict[str, int], costs: dict[str, int | No
     known = {name: cost for name, cost in costs.items() if cost is not None}
     made = plan(
         FAITHFUL,
-        Needs(size=10, losses={name: LossCounts(count, 9) for name, count in losses.items()}),
+        Requirements(size=10, losses={name: LossCounts(count, 9) for name, count in losses.items()}),
         seen(costs=known),
         DICE,
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.simulation.run import goal
-from dragoman.gateway.model_resolver import Routes
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan import View, explain, plan
+from dragoman.gateway.model_resolver import ModelResolver
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan import PlanInputs, explain, plan
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from tests.config.support import problems_of, settings_of
@@ -36,9 +36,9 @@ def test_a_new_one_is_one_record_and_one_line(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.setitem(POLICIES, latest.name, latest)
     text = '[models]\na = { policy = "latest", targets = { "echo/x" = 1, "echo/y" = 2 } }\n'
-    route = Routes(settings_of(tmp_path, text)).route("a", "openai-chat")
+    route = ModelResolver(settings_of(tmp_path, text)).route("a", "openai-chat")
     assert not route.sticky
-    assert explain(plan(route, Needs(size=10), View(), DICE)) == (
+    assert explain(plan(route, Requirements(size=10), PlanInputs(), DICE)) == (
         "echo/y leads: it was written last (latest)",
         "1. echo/y: good; price unknown",
         "2. echo/x: good; price unknown",

@@ -11,10 +11,10 @@ from pathlib import Path
 from dragoman.cli.doctor.addresses import problem_at
 from dragoman.cli.doctor.environment import BASE_URLS
 from dragoman.cli.doctor.headings import BLOCKED
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.errors import DragomanError, WireError
 from dragoman.launching.client_process import program_of
-from dragoman.launching.clients import CLIENTS, Client
+from dragoman.launching.clients import CLIENTS, LaunchableClient
 from dragoman.wire.json import decode
 
 # How long a client may take to say its version.
@@ -35,11 +35,11 @@ def clients(
         why = problem(url)
         if why:
             words = f"{key} in {file} leads a client elsewhere, and {why}"
-            findings.append(Finding(words=words, advice=f"take {key} out of {file}", heading=BLOCKED))
+            findings.append(DoctorFinding(words=words, advice=f"take {key} out of {file}", heading=BLOCKED))
     return Section(title="Clients", facts=facts, findings=tuple(findings))
 
 
-def _version(client: Client, environ: Mapping[str, str], patience: float) -> str:
+def _version(client: LaunchableClient, environ: Mapping[str, str], patience: float) -> str:
     try:
         program = program_of(client, environ)
     except DragomanError:

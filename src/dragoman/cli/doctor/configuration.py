@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
-from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.config_file import ConfigFile, Origin, find_file
+from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.config.config_file import ConfigFile, FileOrigin, find_file
 from dragoman.config.effective_settings import settings_in_force
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
@@ -15,9 +15,9 @@ from dragoman.providers.catalogue import catalogue
 
 _TITLE = "Configuration"
 _ORIGINS = {
-    Origin.NAMED: "named by --config or DRAGOMAN_CONFIG",
-    Origin.OWN: "in the user's configuration folder",
-    Origin.FOUND: "found in the current directory",
+    FileOrigin.NAMED: "named by --config or DRAGOMAN_CONFIG",
+    FileOrigin.OWN: "in the user's configuration folder",
+    FileOrigin.FOUND: "found in the current directory",
 }
 
 
@@ -37,7 +37,7 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
     facts += [("not default", str(setting)) for setting in found] or [("not default", "nothing")]
     missing = {str(each): each.remedy for each in settings.missing}
     findings = tuple(
-        Finding(
+        DoctorFinding(
             words=warning,
             advice=missing.get(warning, "look at it in the configuration, or in the environment"),
             heading=READABLE if "can be read by others" in warning else "",
@@ -52,7 +52,9 @@ def _described(file: ConfigFile | None) -> str:
     return "none: the environment alone" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
 
 
-def _finding(error: ConfigError) -> Finding:
+def _finding(error: ConfigError) -> DoctorFinding:
     place = ":".join(part for part in (error.file, str(error.line) if error.line else "") if part)
     words = ": ".join(part for part in (place, error.key, error.problem) if part)
-    return Finding(words=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else "")
+    return DoctorFinding(
+        words=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else ""
+    )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dragoman.cli.doctor.headings import DATABASE, READABLE
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.config_file import state_folder
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY
@@ -30,12 +30,12 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
     if store not in ("", MEMORY) and Path(store).parent not in places:
         places.append(Path(store).parent)
     if not places:
-        finding = Finding(
+        finding = DoctorFinding(
             words="there is no home to keep anything in", advice="set HOME or XDG_STATE_HOME to an absolute path"
         )
         return Section(title="Disk", findings=(finding,))
     facts: list[tuple[str, str]] = []
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     for place in places:
         if not place.is_dir():
             facts.append(("folder", f"{place}, not there yet"))
@@ -43,7 +43,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         free = shutil.disk_usage(place).free
         facts.append(("folder", f"{place}, {_size(free)} free"))
         if free < least:
-            findings.append(Finding(words=f"{_size(free)} are free at {place}", advice="make room there"))
+            findings.append(DoctorFinding(words=f"{_size(free)} are free at {place}", advice="make room there"))
         # Of a folder that is not ours alone, the store and what belongs to it.
         files = _found(place, "*" if place == folder else f"{Path(store).name}*")
         files |= {} if place == folder else _found(place, f"{Path(store).name}.records/*")
@@ -68,7 +68,7 @@ def _found(place: Path, pattern: str) -> dict[Path, os.stat_result]:
     return found
 
 
-def _exposed(found: Mapping[Path, os.stat_result]) -> Iterator[Finding]:
+def _exposed(found: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
     """What others of this machine may read or write."""
     if os.name != "posix":
         return
@@ -77,7 +77,7 @@ def _exposed(found: Mapping[Path, os.stat_result]) -> Iterator[Finding]:
         if mode & _OTHERS:
             wanted = "700" if stat.S_ISDIR(state.st_mode) else "600"
             words = f"{path} has mode {mode:04o}: others of this machine can get at what it holds"
-            yield Finding(words=words, advice=f"chmod {wanted} {path}", heading=READABLE)
+            yield DoctorFinding(words=words, advice=f"chmod {wanted} {path}", heading=READABLE)
 
 
 def _size(count: int) -> str:
@@ -108,5 +108,5 @@ def store(settings: Settings) -> Section:
     if not found.problem:
         return Section(title=title, facts=facts)
     advice = "run the version that wrote it, name another file in storage.path, or move this one away"
-    finding = Finding(words=f"{path}: {found.problem}", advice=advice, heading=DATABASE)
+    finding = DoctorFinding(words=f"{path}: {found.problem}", advice=advice, heading=DATABASE)
     return Section(title=title, facts=facts, findings=(finding,))

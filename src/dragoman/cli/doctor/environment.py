@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.cli.doctor.addresses import problem_at
 from dragoman.cli.doctor.headings import AUTH_CONFLICT, BLOCKED
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.config_file import FILE_VARIABLE
 from dragoman.launching.clients import KEY_VARIABLE
 from dragoman.providers.catalogue import catalogue
@@ -56,7 +56,7 @@ def _names(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
     return ", ".join(name for name in names if environ.get(name)) or "none is set"
 
 
-def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iterator[Finding]:
+def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iterator[DoctorFinding]:
     for name in BASE_URLS:
         if not environ.get(name):
             continue
@@ -64,18 +64,18 @@ def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iter
         advice = f"unset {name}" + (f", and take it out of {where}" if where else ", and look where it is set")
         why = problem(environ[name])
         if why:
-            yield Finding(words=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
+            yield DoctorFinding(words=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
         else:
             words = f"{name} is set: every client started here goes to that address, launched or not"
-            yield Finding(words=words, advice=f"if that is not meant, {advice}", wrong=False)
+            yield DoctorFinding(words=words, advice=f"if that is not meant, {advice}", wrong=False)
     caught = [name for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy") if environ.get(name)]
     if caught and not _past_proxy(environ):
         words = f"{' and '.join(caught)} may catch what clients send to this machine"
         advice = "add 127.0.0.1 to NO_PROXY; `dragoman launch` and `dragoman env` do it by themselves"
-        yield Finding(words=words, advice=advice, heading=BLOCKED, wrong=False)
+        yield DoctorFinding(words=words, advice=advice, heading=BLOCKED, wrong=False)
     if all(environ.get(name) for name in _CONFLICT):
         words = f"{' and '.join(_CONFLICT)} are both set, of which Claude Code wants one"
-        yield Finding(
+        yield DoctorFinding(
             words=words, advice=f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT
         )
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dragoman import __version__
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import StrangerError, find_running, status_of
@@ -24,14 +24,14 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
         address = find_running(settings.server)
     except StrangerError as error:
         advice = "give the gateway another port in server.port"
-        return Section(title=title, findings=(Finding(words=str(error), advice=advice),))
+        return Section(title=title, findings=(DoctorFinding(words=str(error), advice=advice),))
     pids = processes_of(port)
     if address is None:
         none = (("running", f"none at port {port}"),)
         if not pids:
             return Section(title=title, facts=none)
         words = f"port {port} is taken by another program (process {_listed(pids)})"
-        finding = Finding(words=words, advice="end that, or start with `dragoman serve --port …`")
+        finding = DoctorFinding(words=words, advice="end that, or start with `dragoman serve --port …`")
         return Section(title=title, facts=none, findings=(finding,))
     facts = (("running", address), ("process", _listed(pids) if pids else "the system does not tell"))
     try:
@@ -39,18 +39,18 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
         told = status_of(address, "" if key.is_placeholder else key.text)
     except DragomanError as error:
         words = f"it does not say how it is: {error}"
-        note = Finding(words=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
+        note = DoctorFinding(words=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
         return Section(title=title, facts=facts, findings=(note,))
     version, workers = str(told.get("version")), str(told.get("workers"))
     more = (("version", version), ("workers", workers))
     return Section(title=title, facts=(*facts, *more), findings=_findings(version))
 
 
-def _findings(version: str) -> tuple[Finding, ...]:
+def _findings(version: str) -> tuple[DoctorFinding, ...]:
     if version == __version__:
         return ()
     words = f"it runs version {version}, and this is {__version__}"
-    return (Finding(words=words, advice="start it again", wrong=False),)
+    return (DoctorFinding(words=words, advice="start it again", wrong=False),)
 
 
 def _listed(pids: list[int]) -> str:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import dragoman
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 
 _LEAST = (3, 11)
 
@@ -21,7 +21,7 @@ def machine() -> Section:
     )
     findings = []
     if sys.platform == "win32":
-        findings.append(Finding(words="the gateway does not run on Windows itself", advice="use it within WSL"))
+        findings.append(DoctorFinding(words="the gateway does not run on Windows itself", advice="use it within WSL"))
     if sys.version_info < _LEAST:
-        findings.append(Finding(words="this Python is too old", advice="use Python 3.11 or a later one"))
+        findings.append(DoctorFinding(words="this Python is too old", advice="use Python 3.11 or a later one"))
     return Section(title="Machine", facts=facts, findings=tuple(findings))

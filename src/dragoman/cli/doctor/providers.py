@@ -9,12 +9,12 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
-from dragoman.cli.doctor.report import Finding, Section
+from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from dragoman.gateway.provider_probe import Answer
+    from dragoman.gateway.provider_probe import ProbeResponse
 
 # So long each of them may take, all at once.
 PATIENCE = 8.0
@@ -24,7 +24,7 @@ MOST_SECONDS = 60.0
 _NO_KEY = frozenset({401, 403})
 
 
-def ask(settings: Settings, patience: float = PATIENCE) -> list[Answer]:
+def ask(settings: Settings, patience: float = PATIENCE) -> list[ProbeResponse]:
     """What every provider answers."""
     # The gateway is needed for this alone.
     from dragoman.gateway.provider_probe import ask_all
@@ -32,7 +32,7 @@ def ask(settings: Settings, patience: float = PATIENCE) -> list[Answer]:
     return asyncio.run(ask_all(settings, patience))
 
 
-def providers(settings: Settings, answers: Sequence[Answer] | None, environ: Mapping[str, str]) -> Section:
+def providers(settings: Settings, answers: Sequence[ProbeResponse] | None, environ: Mapping[str, str]) -> Section:
     """The providers that are set up; without answers nobody was asked."""
     if answers is None:
         named = ", ".join(settings.providers)
@@ -43,7 +43,7 @@ def providers(settings: Settings, answers: Sequence[Answer] | None, environ: Map
     )
     findings = tuple(_finding(answer, environ) for answer in _failed(answers))
     if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
-        only = Finding(
+        only = DoctorFinding(
             words="nobody but the embedded echo is set up",
             advice="set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
             wrong=False,
@@ -52,7 +52,7 @@ def providers(settings: Settings, answers: Sequence[Answer] | None, environ: Map
     return Section(title="Providers", facts=facts, findings=findings)
 
 
-def _failed(answers: Sequence[Answer]) -> Iterator[Answer]:
+def _failed(answers: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
     """One answer of each provider that failed, by what it says."""
     seen: set[tuple[str, str]] = set()
     for answer in answers:
@@ -61,14 +61,14 @@ def _failed(answers: Sequence[Answer]) -> Iterator[Answer]:
             yield answer
 
 
-def _finding(answer: Answer, environ: Mapping[str, str]) -> Finding:
+def _finding(answer: ProbeResponse, environ: Mapping[str, str]) -> DoctorFinding:
     name, words = answer.provider, f"{answer.provider}: {answer.words}"
     if answer.status in _NO_KEY:
-        return Finding(words=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
+        return DoctorFinding(words=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
     if "base_url" in answer.words:
-        return Finding(words=words, advice=f"look at providers.{name}.base_url")
+        return DoctorFinding(words=words, advice=f"look at providers.{name}.base_url")
     advice = f"is {name} running, and can it be reached from here? `dragoman check --live` asks again"
-    return Finding(words=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in answer.words else "")
+    return DoctorFinding(words=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in answer.words else "")
 
 
 def _key(name: str, environ: Mapping[str, str]) -> str:
@@ -80,7 +80,7 @@ def _key(name: str, environ: Mapping[str, str]) -> str:
     return f"{variable}, or {written}" if variable else written
 
 
-def clock(answers: Sequence[Answer]) -> Section:
+def clock(answers: Sequence[ProbeResponse]) -> Section:
     """How far this machine's clock is from those of providers that said what time it is."""
     differences = [(answer.provider, found) for answer in answers if (found := _difference(answer)) is not None]
     if not differences:
@@ -90,7 +90,7 @@ def clock(answers: Sequence[Answer]) -> Section:
     if abs(seconds) <= MOST_SECONDS:
         return Section(title="Clock", facts=facts)
     ahead = "ahead" if seconds > 0 else "behind"
-    finding = Finding(
+    finding = DoctorFinding(
         words=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of what {provider} says",
         advice="set it, for example by `timedatectl set-ntp true`",
         heading=CLOCK,
@@ -98,7 +98,7 @@ def clock(answers: Sequence[Answer]) -> Section:
     return Section(title="Clock", facts=facts, findings=(finding,))
 
 
-def _difference(answer: Answer) -> float | None:
+def _difference(answer: ProbeResponse) -> float | None:
     try:
         said = parsedate_to_datetime(answer.date)
     except ValueError:

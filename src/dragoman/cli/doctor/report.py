@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from dragoman.cli.doctor.headings import PAGE
-from dragoman.cli.terminal import BOLD, GREEN, RED, YELLOW, Screen, printable
+from dragoman.cli.terminal import BOLD, GREEN, RED, YELLOW, OutputScreen, printable
 from dragoman.model.jsonvalue import JsonObject
 
 _INDENT = "  "
 _WIDEST_NAME = 24
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class DoctorFinding(Struct, frozen=True, kw_only=True):
     """One thing to know: what was found, what to do, and under which heading of the troubleshooting page there is more.
 
     What is not `wrong` is worth knowing, and keeps nothing from working.
@@ -37,7 +37,7 @@ class Section(Struct, frozen=True, kw_only=True):
 
     title: str
     facts: tuple[tuple[str, str], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
 
     @property
     def wrong(self) -> int:
@@ -45,7 +45,7 @@ class Section(Struct, frozen=True, kw_only=True):
         return sum(finding.wrong for finding in self.findings)
 
 
-class Veil(Struct, frozen=True, kw_only=True):
+class ReportRedactor(Struct, frozen=True, kw_only=True):
     """What must not be seen: where the home is, and texts that are secret."""
 
     home: str = ""
@@ -61,19 +61,19 @@ class Veil(Struct, frozen=True, kw_only=True):
         return text
 
 
-def veil_of(environ: Mapping[str, str], secrets: Sequence[str]) -> Veil:
+def veil_of(environ: Mapping[str, str], secrets: Sequence[str]) -> ReportRedactor:
     """The veil of a user; short texts are no secrets, and would blank out ordinary words."""
     long = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
-    return Veil(home=environ.get("HOME", "").rstrip(os.sep), secrets=tuple(long))
+    return ReportRedactor(home=environ.get("HOME", "").rstrip(os.sep), secrets=tuple(long))
 
 
-def as_text(sections: Sequence[Section], screen: Screen, veil: Veil) -> str:
+def as_text(sections: Sequence[Section], screen: OutputScreen, veil: ReportRedactor) -> str:
     """The report for people; it is the same in a pipe, where it goes into an issue."""
     lines = [line for section in sections for line in (*_section(section, screen, veil), "")]
     return "\n".join([*lines, _sum(sections, screen)])
 
 
-def _section(section: Section, screen: Screen, veil: Veil) -> Iterator[str]:
+def _section(section: Section, screen: OutputScreen, veil: ReportRedactor) -> Iterator[str]:
     state = "wrong" if section.wrong else "ok"
     yield f"{screen.painted(section.title, BOLD)}: {screen.painted(state, RED if section.wrong else GREEN)}"
     width = min(max((len(name) for name, _ in section.facts), default=0), _WIDEST_NAME)
@@ -93,7 +93,7 @@ def _section(section: Section, screen: Screen, veil: Veil) -> Iterator[str]:
             yield from _wrapped(f"{_INDENT * 2}see: ", f'{PAGE}, "{finding.heading}"', screen)
 
 
-def _wrapped(head: str, words: str, screen: Screen) -> Iterator[str]:
+def _wrapped(head: str, words: str, screen: OutputScreen) -> Iterator[str]:
     """Words behind a head, on as many lines as they take on a terminal."""
     text = printable(words)
     if not screen.terminal:
@@ -108,14 +108,14 @@ def _wrapped(head: str, words: str, screen: Screen) -> Iterator[str]:
     yield from (" " * size + row for row in rows[1:])
 
 
-def _sum(sections: Sequence[Section], screen: Screen) -> str:
+def _sum(sections: Sequence[Section], screen: OutputScreen) -> str:
     wrong = sum(section.wrong for section in sections)
     if not wrong:
         return screen.painted("Nothing is wrong.", GREEN)
     return screen.painted(f"{'One thing is' if wrong == 1 else f'{wrong} things are'} wrong.", RED)
 
 
-def as_json(sections: Sequence[Section], veil: Veil) -> JsonObject:
+def as_json(sections: Sequence[Section], veil: ReportRedactor) -> JsonObject:
     """The report for programs."""
     return {
         "wrong": sum(section.wrong for section in sections),

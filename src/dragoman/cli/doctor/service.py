@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dragoman.cli.doctor.headings import SERVICE
-from dragoman.cli.doctor.report import Finding, Section
-from dragoman.config.config_file import ConfigFile, Origin
+from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers.catalogue import catalogue
 from dragoman.system_service.init_systems import ServiceState, state_of
@@ -20,19 +20,19 @@ _AGAIN = "run `dragoman service install` again"
 def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Section]:
     """Whether the service runs, and all that is known of it: of variables their names alone."""
     manager = installed.manager
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     try:
         state = state_of(manager, environ)
     except DragomanError as error:
         state = ServiceState(known=False, running=False, words=str(error))
     if not state.running:
         words = f"the service does not run: {state.words}"
-        findings.append(Finding(words=words, advice=f"{manager.start_again}; or look at the log", wrong=False))
+        findings.append(DoctorFinding(words=words, advice=f"{manager.start_again}; or look at the log", wrong=False))
     values: dict[str, str] = {}
     try:
         values = installed.variables()
     except ConfigError as error:
-        findings.append(Finding(words=str(error), advice=_AGAIN, heading=SERVICE))
+        findings.append(DoctorFinding(words=str(error), advice=_AGAIN, heading=SERVICE))
     else:
         findings += _compared(installed, values, environ)
     facts = (
@@ -48,20 +48,20 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
     return state.running, Section(title="Service", facts=facts, findings=tuple(findings))
 
 
-def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[Finding]:
+def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """What the shell has and the service has not, or otherwise: a service does not see the variables of a shell."""
-    file = ConfigFile(path=Path(installed.config), origin=Origin.NAMED, again=True) if installed.config else None
+    file = ConfigFile(path=Path(installed.config), origin=FileOrigin.NAMED, again=True) if installed.config else None
     try:
         named = named_variables(file)
     except ConfigError as error:
-        yield Finding(words=f"its configuration cannot be read: {error}", advice="mend it, or install it again")
+        yield DoctorFinding(words=f"its configuration cannot be read: {error}", advice="mend it, or install it again")
         named = ()
     missing = [name for name in named if not values.get(name)]
     if missing:
         words = f"the configuration names variables that the service has not: {', '.join(missing)}"
-        yield Finding(words=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
+        yield DoctorFinding(words=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
     here = variables_for(named, environ, catalogue())
     other = [name for name, value in here.items() if name not in missing and values.get(name) != value]
     if other:
         words = f"set in this shell, and not so for the service: {', '.join(other)}"
-        yield Finding(words=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)
+        yield DoctorFinding(words=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from dragoman.config.values import is_loopback
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FORWARDED = b"x-forwarded-for"
@@ -48,7 +48,7 @@ def networks(names: Iterable[str]) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(name) for name in names)
 
 
-def client_address(request: Request, proxies: Sequence[Network]) -> str:
+def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     """Where a request comes from, as far as that is known for sure; nothing but an address."""
     if not proxies:
         # As the system wrote it: nothing to check, and nearly every gateway.
@@ -79,7 +79,7 @@ def is_near(request: Headed, address: str) -> bool:
     return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
 
 
-def _address(text: str) -> Address | None:
+def _address(text: str) -> IPAddress | None:
     """An address, with or without a port; IPv4 as such, however it was written."""
     if text.startswith("["):
         text, _, port = text[1:].partition("]")

@@ -15,8 +15,8 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import Headed, is_near
 from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
-from dragoman.gateway.processes.shared_memory import Page
-from dragoman.http.server import Request
+from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
 _BEARER = b"bearer "
@@ -30,7 +30,9 @@ _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dra
 class Guard:
     """What one configuration says about access."""
 
-    def __init__(self, settings: Settings, protection: Protection | None = None, page: Page | None = None) -> None:
+    def __init__(
+        self, settings: Settings, protection: Protection | None = None, page: SharedMemory | None = None
+    ) -> None:
         server = settings.server
         # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
         self._asks_keys = (protection or protection_of(settings)).asks_keys
@@ -48,7 +50,7 @@ class Guard:
         """Whether no key is asked for."""
         return not (self._asks_keys or (self._page is not None and self._page.asks_keys))
 
-    def admit(self, request: Request) -> None:
+    def admit(self, request: ServerRequest) -> None:
         """Refuse what a foreign web page sent."""
         said = request.table.get
         host = said(b"host") or b""
@@ -64,7 +66,7 @@ class Guard:
         elif (site := said(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
             raise ClientError(403, "requests from another site's web page are not allowed")
 
-    def identify(self, request: Request, protocol: str) -> Key | None:
+    def identify(self, request: ServerRequest, protocol: str) -> Key | None:
         """The gateway key that the request carries; None if none is asked for."""
         if self.open:
             return None
@@ -95,7 +97,7 @@ class Guard:
             (b"vary", b"Origin"),
         ]
 
-    def preflight(self, request: Request) -> HeaderList:
+    def preflight(self, request: ServerRequest) -> HeaderList:
         """What a browser asks before it sends an allowed page's request."""
         asked = request.header(b"access-control-request-headers") or b""
         return [
@@ -131,7 +133,7 @@ def hostname(host: bytes) -> str:
     return (name if port.isdecimal() and name else text).rstrip(".")
 
 
-def credential(request: Request, protocol: str) -> bytes | None:
+def credential(request: ServerRequest, protocol: str) -> bytes | None:
     """The key a request carries, in either header; on Messages `x-api-key` goes before (mapping.md §2)."""
     plain, bearer = request.table.get(b"x-api-key"), request.table.get(b"authorization")
     token = bearer[7:].strip() if bearer is not None and bearer[:7].lower() == _BEARER else None

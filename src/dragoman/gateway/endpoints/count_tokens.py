@@ -24,19 +24,19 @@ from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import cleaned
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.json_limits import weigh_request
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Look, look
-from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, look
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, recalled_of
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.target import Target
-from dragoman.tokens.request import Count, count_request
+from dragoman.tokens.request import CountedTokens, count_request
 from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.json import decode_object, encode
 
@@ -80,7 +80,7 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 
 
 async def count_tokens(
-    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
+    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
 ) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     name = account.record.key
@@ -140,10 +140,12 @@ class _Ready(Struct, frozen=True):
 
     translated: TranslatedRequest
     asked: bytes
-    count: Count | None
+    count: CountedTokens | None
 
 
-def _ready(body: bytes, looked: Look, found: Found | None, source: str, target: Target, *, asks: bool) -> _Ready:
+def _ready(
+    body: bytes, looked: ParsedRequest, found: ResolvedReferences | None, source: str, target: Target, *, asks: bool
+) -> _Ready:
     """Everything that looks at a request's body, in one go."""
     if found is not None and looked.said is not None:
         body = recalled_of(body, looked.said, found).body
@@ -178,10 +180,10 @@ def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> T
 
 
 async def _asked(
-    service: Service,
-    request: Request,
+    service: Runtime,
+    request: ServerRequest,
     api_path: ApiPath,
-    account: Account,
+    account: RecordBuilder,
     target: Target,
     ready: _Ready,
     owner: bytes,
@@ -224,10 +226,10 @@ async def _asked(
 
 
 async def _refuse(
-    service: Service,
-    request: Request,
+    service: Runtime,
+    request: ServerRequest,
     api_path: ApiPath,
-    account: Account,
+    account: RecordBuilder,
     target: Target,
     status: int,
     body: bytes,
@@ -247,7 +249,7 @@ async def _refuse(
     request.respond(status, told, body)
 
 
-def _counted(body: bytes, source: str, model: str) -> Count:
+def _counted(body: bytes, source: str, model: str) -> CountedTokens:
     """A count of ours; not without what a provider keeps and did not count: agents compact by the number."""
     wire = decode_object(body)
     if source == RESPONSES:

@@ -17,8 +17,8 @@ from dragoman.config.values import address_to_call
 from dragoman.errors import ClientError
 from dragoman.gateway.endpoints.status import check_near
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.runtime import Service
-from dragoman.http.server import Request
+from dragoman.gateway.runtime import Runtime
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
@@ -58,7 +58,7 @@ _PAGE: HeaderList = [
 ]
 
 
-def tell_home(service: Service, request: Request, *, ready: bool) -> None:
+def tell_home(service: Runtime, request: ServerRequest, *, ready: bool) -> None:
     """Answer with the page or with JSON, whichever is preferred."""
     if prefers_html(request.header(b"accept")):
         request.respond(200, _PAGE, page(service, request, ready=ready).encode())
@@ -94,7 +94,7 @@ def _wanted(wanted: dict[str, float], kind: str) -> float:
     return 0.0
 
 
-def page(service: Service, request: Request, *, ready: bool) -> str:
+def page(service: Runtime, request: ServerRequest, *, ready: bool) -> str:
     """The page."""
     is_open, known = service.guard.open, _may_know(service, request)
     state = "It is ready." if ready else "It is stopping: nobody new should be sent here."
@@ -123,7 +123,7 @@ def page(service: Service, request: Request, *, ready: bool) -> str:
     )
 
 
-def _may_know(service: Service, request: Request) -> bool:
+def _may_know(service: Runtime, request: ServerRequest) -> bool:
     """Whether somebody may be told which providers there are: who has a key, or is near if none is asked for."""
     try:
         service.guard.identify(request, "")
@@ -148,7 +148,7 @@ def _asking(address: str, providers: Sequence[str], *, keyed: bool) -> str:
     return f"curl {address}/v1/messages -H 'content-type: application/json'{key} -d '{body}'"
 
 
-def _address(service: Service, request: Request) -> str:
+def _address(service: Runtime, request: ServerRequest) -> str:
     """Where whoever looks at the page has found it."""
     host = request.header(b"host") or b""
     if not _is_plain_host(host):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.gateway.observability.launch_counters import Told, summed
+from dragoman.gateway.observability.launch_counters import WorkerLaunchCount, summed
 from dragoman.model.jsonvalue import JsonObject
 
 
-def told_of(name: str, told: Sequence[Told]) -> JsonObject:
+def told_of(name: str, told: Sequence[WorkerLaunchCount]) -> JsonObject:
     """A launch, of all workers together; `processes` are other ones if some have counted less than there was."""
     processes, tally = summed(told)
     return {

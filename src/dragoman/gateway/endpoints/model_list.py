@@ -15,11 +15,11 @@ from dragoman.gateway.exchange.error_responses import JSON, id_header
 from dragoman.gateway.model_list_fetch import ask_providers
 from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of
 from dragoman.gateway.model_resolver import UnknownModel
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
@@ -29,7 +29,7 @@ from dragoman.wire.json import encode
 _BYTES = 3000
 
 
-async def list_models(service: Service, request: Request, account: Account) -> None:
+async def list_models(service: Runtime, request: ServerRequest, account: RecordBuilder) -> None:
     """Answer `GET /v1/models`."""
     await ask_providers(service, service.settings.callable.values())
     protocol = account.record.dialect
@@ -43,7 +43,7 @@ async def list_models(service: Service, request: Request, account: Account) -> N
     _respond(service, request, account, await beside_loop(told, len(names) * _BYTES, account.record.key))
 
 
-async def show_model(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
+async def show_model(service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder) -> None:
     """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
     name = unquote(api_path.rest.removeprefix("/models/"), errors="replace")
     account.update(asked=name)
@@ -66,7 +66,7 @@ def _may_have(target: Target) -> bool:
     return models is None or target.provider.transport != "echo" or target.model in models
 
 
-def _respond(service: Service, request: Request, account: Account, body: bytes) -> None:
+def _respond(service: Runtime, request: ServerRequest, account: RecordBuilder, body: bytes) -> None:
     account.finalize(status=200)
     headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)

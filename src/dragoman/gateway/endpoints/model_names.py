@@ -16,9 +16,9 @@ from dragoman.errors import ClientError
 from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.model_directory import ask_for, look_up, search
 from dragoman.gateway.model_list_fetch import ask_providers, models_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 
 # So many names may be asked for at once.
 _MOST_NAMES = 200
@@ -26,7 +26,7 @@ _MOST_NAMES = 200
 _BYTES = 5000
 
 
-async def tell_names(service: Service, request: Request, protocol: str, key: str) -> None:
+async def tell_names(service: Runtime, request: ServerRequest, protocol: str, key: str) -> None:
     """Answer `GET /names`; `key` is the name of the gateway key that asks."""
     try:
         asked = parse_qs(request.query, max_num_fields=_MOST_NAMES)

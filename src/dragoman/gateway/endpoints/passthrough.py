@@ -32,25 +32,25 @@ from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.json_limits import weigh_members
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
-from dragoman.http.upstream_call import Flight, HeaderList, header
+from dragoman.http.server import ServerRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.candidate import Why
 from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
 from dragoman.streaming.relay import has_data
 from dragoman.wire.duplicate_keys import OBJECT
-from dragoman.wire.json_spans import Span, replace_value
+from dragoman.wire.json_spans import JsonSpan, replace_value
 from dragoman.wire.multipart import field_span, is_form
 from dragoman.wire.splice import replace_text
 
@@ -77,10 +77,10 @@ ONCE = Tried()
 
 
 async def pass_on(
-    service: Service,
-    request: Request,
+    service: Runtime,
+    request: ServerRequest,
     api_path: ApiPath,
-    account: Account,
+    account: RecordBuilder,
     *,
     owner: bytes,
     provider: str = "",
@@ -135,11 +135,11 @@ async def pass_on(
         raise
     finally:
         # Whatever ended it; what was said before stays.
-        ended(Kind.LEFT)
+        ended(AttemptOutcome.LEFT)
 
 
 def order_for(
-    request: Request, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
+    request: ServerRequest, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
 ) -> Order:
     """The request as a target gets it."""
     passed = header_forwarding.relayed(request.headers, target, owner)
@@ -160,16 +160,16 @@ def order_for(
 
 
 async def ask_in_turn(
-    service: Service,
-    request: Request,
-    account: Account,
+    service: Runtime,
+    request: ServerRequest,
+    account: RecordBuilder,
     asking: SameModel,
     ordered: Callable[[Target, str | None], Order],
 ) -> None:
     """Have the first of several targets answer that can."""
     policy = asking.course.policy or FALLBACK
 
-    async def answered(target: Target, flight: Flight, time_limits: TimeLimits, ended: Ended) -> None:
+    async def answered(target: Target, flight: UpstreamCall, time_limits: TimeLimits, ended: Ended) -> None:
         tried = Tried(asking.course.tries, policy)
         await _hand_over(service, request, account, target, flight, time_limits, tried=tried, ended=ended)
 
@@ -187,7 +187,12 @@ async def ask_in_turn(
 
 
 def _tell_bad_key(
-    service: Service, request: Request, account: Account, target: Target, failure: Failure, tried: Tried = ONCE
+    service: Runtime,
+    request: ServerRequest,
+    account: RecordBuilder,
+    target: Target,
+    failure: Failure,
+    tried: Tried = ONCE,
 ) -> None:
     """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
     redactor, record = service.redactor(target.provider), account.record
@@ -199,7 +204,7 @@ def _tell_bad_key(
     request.respond(said.status, [*headers, *header_forwarding.written(said.headers)], said.body)
 
 
-def check_relayed(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
+def check_relayed(service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder) -> None:
     """Refuse what is not open; no provider hears of it."""
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
@@ -216,11 +221,11 @@ def check_relayed(service: Service, request: Request, api_path: ApiPath, account
 
 
 async def _hand_over(
-    service: Service,
-    request: Request,
-    account: Account,
+    service: Runtime,
+    request: ServerRequest,
+    account: RecordBuilder,
     target: Target,
-    flight: Flight,
+    flight: UpstreamCall,
     time_limits: TimeLimits,
     *,
     tried: Tried = ONCE,
@@ -236,7 +241,7 @@ async def _hand_over(
         error = await read_plain_error(redactor, target.endpoint.protocol, flight.status, body, account.record.key)
         became = kind_of(error.failure, cloud=False)
         ended(became)
-        if service.settings.keys and became is Kind.BAD_KEY:
+        if service.settings.keys and became is AttemptOutcome.BAD_KEY:
             _tell_bad_key(service, request, account, target, error.failure)
             return
         _refuse(request, account, flight.status, told, error.body)
@@ -260,13 +265,13 @@ async def _hand_over(
         await flight.pump(take)
     except DragomanError:
         # The status is out: all that is left to say is that this is not the whole.
-        ended(Kind.BROKEN)
+        ended(AttemptOutcome.BROKEN)
         account.finalize(failure="truncated")
         request.abort()
         return
     finally:
         request.on_pause = request.on_resume = None
-    ended(Kind.ANSWERED)
+    ended(AttemptOutcome.ANSWERED)
     if request.method == "POST":
         meter(service, account, target, tail)
     account.finalize()
@@ -274,9 +279,9 @@ async def _hand_over(
 
 
 def _headers(
-    service: Service,
-    request: Request,
-    account: Account,
+    service: Runtime,
+    request: ServerRequest,
+    account: RecordBuilder,
     target: Target,
     status: int,
     answered: HeaderList,
@@ -298,14 +303,14 @@ def _headers(
     ]
 
 
-def _refuse(request: Request, account: Account, status: int, told: HeaderList, body: bytes) -> None:
+def _refuse(request: ServerRequest, account: RecordBuilder, status: int, told: HeaderList, body: bytes) -> None:
     """A provider's error, from which its secrets were taken."""
     account.update(status=status)
     account.finalize(failure="other")
     request.respond(status, told, body)
 
 
-def _serving(service: Service, name: str, api_path: ApiPath) -> tuple[Target, ...]:
+def _serving(service: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
     """Whom a model's name leads to: of several targets the first that has the path, and all others if any will do.
 
     All of them serve one model: what another one computes (embeddings above all) is not comparable.
@@ -319,7 +324,7 @@ def _nameless(provider: Provider, api_path: ApiPath) -> Target:
     return _in_family(Target(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), api_path)
 
 
-def _named(body: bytes, kind: bytes) -> tuple[str, Span | None]:
+def _named(body: bytes, kind: bytes) -> tuple[str, JsonSpan | None]:
     """The model that a body names, "" if none, and where that stands in a form."""
     field = field_span(body, kind, "model") if body and is_form(kind) else None
     if field is not None:
@@ -327,7 +332,7 @@ def _named(body: bytes, kind: bytes) -> tuple[str, Span | None]:
     return _model_in(body) if _is_json(body, kind) else "", None
 
 
-def _renamed(body: bytes, field: Span | None, model: str) -> bytes:
+def _renamed(body: bytes, field: JsonSpan | None, model: str) -> bytes:
     """The same body with another model's name, in its form's field or in its object."""
     return replace_text(body, "model", model) if field is None else replace_value(body, field, model.encode())
 
@@ -340,7 +345,7 @@ def _is_json(body: bytes, kind: bytes) -> bool:
     return not kind or b"json" in kind.lower() or body[:64].lstrip()[:1] == b"{"
 
 
-def _form_model(body: bytes, field: Span) -> str:
+def _form_model(body: bytes, field: JsonSpan) -> str:
     """The model that a form names."""
     value = body[field.start : min(field.end, field.start + _LONGEST_NAME + 1)]
     try:
@@ -383,7 +388,7 @@ def _in_family(target: Target, api_path: ApiPath) -> Target:
     return target
 
 
-def _provider(service: Service, request: Request, api_path: ApiPath, known: str) -> Provider:
+def _provider(service: Runtime, request: ServerRequest, api_path: ApiPath, known: str) -> Provider:
     named = known or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
     providers = service.settings.providers
     if named:

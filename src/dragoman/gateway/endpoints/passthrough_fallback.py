@@ -17,22 +17,22 @@ from dragoman.gateway.exchange.error_responses import failure_of
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.response_reader import read_error
-from dragoman.gateway.exchange.retry_state import MOST_CALLS, Course
+from dragoman.gateway.exchange.retry_state import MOST_CALLS, RetryState
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
-from dragoman.http.upstream_call import Flight
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Order
-from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then
+from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, SentSoFar
 from dragoman.routing.cooldown import hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 
 # Paths whose answers hang on nothing but the model, and of which no provider keeps anything.
 PATHS = frozenset({"/embeddings", "/moderations", "/rerank"})
 
-Ended = Callable[[Kind], None]
-Answered = Callable[[Target, Flight, TimeLimits, Ended], Awaitable[None]]
+Ended = Callable[[AttemptOutcome], None]
+Answered = Callable[[Target, UpstreamCall, TimeLimits, Ended], Awaitable[None]]
 _UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider could not be asked")
 
 
@@ -40,14 +40,18 @@ class SameModel:
     """One request, and the targets that it may go to; without a `course` those of one model, the healthy ones first."""
 
     def __init__(
-        self, service: Service, account: Account, targets: tuple[Target, ...] = (), course: Course | None = None
+        self,
+        service: Runtime,
+        account: RecordBuilder,
+        targets: tuple[Target, ...] = (),
+        course: RetryState | None = None,
     ) -> None:
         self._service = service
         self._account = account
         if course is None:
             order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
             settings = service.settings
-            course = Course(order, settings.routing, traffic=service.traffic, timeouts=settings.timeouts)
+            course = RetryState(order, settings.routing, traffic=service.traffic, timeouts=settings.timeouts)
             course.several = True
         self.course = course
         course.asks_once = True
@@ -79,14 +83,14 @@ class SameModel:
                 continue
             finally:
                 # Whatever ended it; what was said before stays.
-                self._calls.close(attempt, Kind.LEFT)
+                self._calls.close(attempt, AttemptOutcome.LEFT)
                 course.give_back()
             if missed is None:
                 return None
             course.miss(missed)
             then = self._then(missed)
             course.take(then, missed)
-            if then is not Then.NEXT:
+            if then is not NextStep.NEXT:
                 break
         decisive = course.decisive()
         if decisive is None or decisive.attempt is None:
@@ -146,8 +150,8 @@ class SameModel:
             self._has_rested = True
             attempt.rest_key(rest, missed.kind, hint.wait)
 
-    def _then(self, missed: Missed) -> Then:
+    def _then(self, missed: Missed) -> NextStep:
         service = self._service
         left = self._account.record.started + service.settings.timeouts.whole - service.clock()
         wall = service.mint.now()
-        return self.course.then(missed, Heard.NOTHING, calls=self._calls.count, seconds=left, wall=wall)
+        return self.course.then(missed, SentSoFar.NOTHING, calls=self._calls.count, seconds=left, wall=wall)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.errors import WireError
 from dragoman.gateway.observability.costs import together
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
@@ -71,7 +71,7 @@ def _object_at(data: bytes, start: int) -> JsonObject | None:
     return None
 
 
-def meter(service: Service, account: Account, target: Target, tail: Tail) -> None:
+def meter(service: Runtime, account: RecordBuilder, target: Target, tail: Tail) -> None:
     """Have it in the record what the last call took, if that was told; what a model does is not free for that."""
     told = tail.usage()
     attempts = account.record.attempts

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
-from dragoman.gateway.observability.usage_recorder import Accounting
+from dragoman.gateway.observability.usage_recorder import UsageRecorder
 
 # Units of figures that are no counts.
 _UNITS = {"backlog": " bytes"}
 
 
-def readiness(accounting: Accounting, *, verbose: bool) -> tuple[int, bytes]:
+def readiness(accounting: UsageRecorder, *, verbose: bool) -> tuple[int, bytes]:
     """A status, and lines; the first of them is one word where all is well."""
     lines: list[str] = []
     if accounting.problem:

@@ -36,18 +36,18 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.paths import ApiPath, conversation_path
 from dragoman.gateway.route_preflight import checked
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Look, look, may_recall
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, look, may_recall
 from dragoman.gateway.stored_responses.stored_state import StoredState, located, looked_up, name_of
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.request_features import Signs
+from dragoman.model.request_features import RequestFeatures
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.explanation import ABSENT, BEHIND, because, in_order, reason, shown_target
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import Requirements
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import OTHER, class_of
@@ -74,7 +74,7 @@ class Question(Struct, frozen=True, kw_only=True):
     check: bool = False
 
 
-async def explain_route(service: Service, request: Request, key: Key | None) -> None:
+async def explain_route(service: Runtime, request: ServerRequest, key: Key | None) -> None:
     """Answer `POST /route`."""
     body = await receive(service, request, name_of(key))
     said = parse_qs(request.query)
@@ -105,7 +105,7 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
 async def planned(settings: Settings, body: bytes, question: Question) -> JsonObject:
     """The same from a configuration alone: how a gateway that has only just started would route a request."""
     log = Log(io.StringIO())
-    service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    service = Runtime(settings, Metrics(), log, StoredState(Storage(keep=False), log))
     own = next((key for key in settings.keys if key.name == question.key), None)
     try:
         return await explained(service, body, question, own)
@@ -114,7 +114,7 @@ async def planned(settings: Settings, body: bytes, question: Question) -> JsonOb
 
 
 async def explained(
-    service: Service, body: bytes, question: Question, own: Key | None, *, is_operator: bool = True
+    service: Runtime, body: bytes, question: Question, own: Key | None, *, is_operator: bool = True
 ) -> JsonObject:
     """How a request is routed now, and why; `own` is the key of who wants to know."""
     asker = name_of(own)
@@ -160,7 +160,7 @@ async def explained(
     return {**told, "checked": [*await checked(service, route, is_operator=is_operator)]} if question.check else told
 
 
-async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:
+async def _keeper(service: Runtime, asked: ClientRequest, looked: ParsedRequest, route: Route) -> str | None:
     """The provider of the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
     keepers, state = keepers_of(route, looked), service.state
     if looked.said is None or not keepers:
@@ -197,7 +197,7 @@ def _of_one(plan: Plan, only: Target) -> Plan:
     return replace(plan, first=only if able else None, why=Why.ONLY if able else Why.NOBODY, ranked=ranked)
 
 
-def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, seen: Seen) -> JsonObject:
+def _told(service: Runtime, model: str, route: Route, plan: Plan, signs: RequestFeatures, seen: Seen) -> JsonObject:
     needs = replace(plan.needs, signs=signs)
     first = plan.order[0] if plan.order else None
     why = _ONLY if route.only is not None and first is not None else because(plan, rolled=False)
@@ -231,7 +231,9 @@ def _missed(name: str) -> JsonObject:
     }
 
 
-def _candidate(service: Service, route: Route, found: Candidate, plan: Plan, needs: Needs, seen: Seen) -> JsonObject:
+def _candidate(
+    service: Runtime, route: Route, found: Candidate, plan: Plan, needs: Requirements, seen: Seen
+) -> JsonObject:
     """Everything that is known of a target, whether the policy asked for it or not."""
     target, traffic = found.target, service.traffic
     cost = found.cost

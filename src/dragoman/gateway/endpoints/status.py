@@ -17,8 +17,8 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
-from dragoman.gateway.runtime import Service, TargetStanding
-from dragoman.http.server import Request
+from dragoman.gateway.runtime import Runtime, TargetHealthView
+from dragoman.http.server import ServerRequest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Provider
 
@@ -37,7 +37,7 @@ class _Wish(msgspec.Struct, forbid_unknown_fields=True):
 _WISH = msgspec.json.Decoder(_Wish)
 
 
-def check_near(service: Service, request: Request) -> None:
+def check_near(service: Runtime, request: ServerRequest) -> None:
     """Refuse who asks from another machine, where no key is asked for."""
     if not service.guard.open:
         return
@@ -45,7 +45,7 @@ def check_near(service: Service, request: Request) -> None:
         raise ClientError(403, "the status is told on the gateway's own machine, or to who has a gateway key")
 
 
-def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
+def status_of(service: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     """What is known, of all workers together; standings are the same in all."""
     return {
         "version": __version__,
@@ -64,12 +64,12 @@ def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
     }
 
 
-def _local(service: Service) -> list[tuple[str, Provider]]:
+def _local(service: Runtime) -> list[tuple[str, Provider]]:
     """Servers of this machine that have no table and answered when they were last looked for."""
     return [(name, provider) for name, provider in service.settings.local.items() if models_of(service, provider)]
 
 
-async def clear(service: Service, request: Request) -> JsonObject:
+async def clear(service: Runtime, request: ServerRequest) -> JsonObject:
     """Take a target for good that somebody names; say what was held against it."""
     body = await receive(service, request, "", _LARGEST)
     try:
@@ -86,7 +86,7 @@ async def clear(service: Service, request: Request) -> JsonObject:
     return {"target": target, "standing": cleared.standing, "keys": cleared.keys}
 
 
-def _target(known: TargetStanding) -> JsonObject:
+def _target(known: TargetHealthView) -> JsonObject:
     return {
         "target": known.target,
         "standing": known.standing,
@@ -99,7 +99,7 @@ def _target(known: TargetStanding) -> JsonObject:
     }
 
 
-def _resting(service: Service, provider: Provider) -> JsonList:
+def _resting(service: Runtime, provider: Provider) -> JsonList:
     """The rests of a provider's keys, which go by their places, from 0, as in the record of an exchange."""
     now = service.clock()
     return [
@@ -115,7 +115,7 @@ def _resting(service: Service, provider: Provider) -> JsonList:
     ]
 
 
-def _check(service: Service, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
+def _check(service: Runtime, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
     """How often a provider is checked while its targets rest, and what the last check found; only one worker checks."""
     if provider.check_every is None:
         return None
@@ -125,14 +125,14 @@ def _check(service: Service, provider: Provider, snapshots: Sequence[Snapshot]) 
     return {"every": provider.check_every, "found": result or None, "ago": ago}
 
 
-def _model(service: Service, provider: Provider, model: str) -> str | None:
+def _model(service: Runtime, provider: Provider, model: str) -> str | None:
     """The model that a key rests for; None for all."""
     if not model:
         return None
     return model if service.may_name(f"{provider.name}/{model}") else OTHER
 
 
-def _provider(service: Service, provider: Provider, loads: Sequence[Load]) -> JsonObject:
+def _provider(service: Runtime, provider: Provider, loads: Sequence[Load]) -> JsonObject:
     limits = [load.most for load in loads if load.most is not None]
     return {
         "name": provider.name,

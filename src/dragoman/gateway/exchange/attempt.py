@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
-from dragoman.http.upstream_call import Flight, HeaderList, header
+from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage
@@ -22,8 +22,8 @@ from dragoman.providers.key_cooldowns import ANY_MODEL
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Unframer
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.cooldown import Rest
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.cooldown import Cooldown
 from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
@@ -43,7 +43,7 @@ _LONGEST_MODEL = 512
 LONGEST_ERROR = 256 * 1024
 
 
-class Lane(Enum):
+class ResponseMode(Enum):
     """How an answer comes, which stays so when it goes on after a pause."""
 
     UNKNOWN = "unknown"
@@ -88,7 +88,7 @@ class Missed(Struct, frozen=True, kw_only=True):
     failure: Failure
     attempt: Attempt | None = None
     answer: ErrorAnswer | None = None
-    kind: Kind = Kind.OURS
+    kind: AttemptOutcome = AttemptOutcome.OURS
     final: bool = False
     # Seconds after which to ask again is worth it, where it is the gateway that says so.
     retry_after: int = 0
@@ -106,7 +106,7 @@ class Missed(Struct, frozen=True, kw_only=True):
 class _Answer(Struct, eq=False, kw_only=True):
     """How far an answer has come; what is not set yet is as it stands here."""
 
-    lane: Lane = Lane.UNKNOWN
+    lane: ResponseMode = ResponseMode.UNKNOWN
     # Whether it is a stream that something translates.
     is_heard: bool = False
     feed: Callable[[bytes], bytes] = bytes
@@ -224,7 +224,7 @@ class Attempt(_Answer, eq=False):
             told.append((b"retry-after-ms", b"%d" % math.ceil(delay * 1000)))
         self.headers = [*self.headers, *told]
 
-    def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> Kind:
+    def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> AttemptOutcome:
         """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""
         began = bool(self.held_size or self.size)
         content = self.is_heard and self.translator.answered
@@ -236,7 +236,7 @@ class Attempt(_Answer, eq=False):
     @property
     def cost(self) -> Usage | None:
         """What it says that it cost so far."""
-        if self.lane is Lane.WHOLE or not self.is_heard:
+        if self.lane is ResponseMode.WHOLE or not self.is_heard:
             # What goes on with a whole answer as a stream has counts of its own, which `usage` adds up.
             return self.usage
         return self.translator.usage if self.translator.usage is not None else self.usage
@@ -327,7 +327,7 @@ class Attempt(_Answer, eq=False):
         self._refused += (self.key,)
         self.use_key(self.body)
 
-    def rest_key(self, rest: Rest, kind: Kind, hint: float | None) -> None:
+    def rest_key(self, rest: Cooldown, kind: AttemptOutcome, hint: float | None) -> None:
         """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
         if self.key is not None and len(self.target.model) <= _LONGEST_MODEL:
             model = ANY_MODEL if rest.every_model else self.target.model
@@ -359,13 +359,13 @@ def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes |
     return settled if settled is not body else None
 
 
-def is_stream(flight: Flight) -> bool:
+def is_stream(flight: UpstreamCall) -> bool:
     """Whether an answer is a stream that everybody reads."""
     kind = header(flight.headers, b"content-type")
     return kind is not None and kind.lower().startswith(b"text/event-stream")
 
 
-def unframer_of(prepared: ProviderRequest, flight: Flight) -> Unframer | None:
+def unframer_of(prepared: ProviderRequest, flight: UpstreamCall) -> Unframer | None:
     """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
     transport = prepared.target.provider.transport
     unframe = transport_of(transport).unframe if transport != "echo" and prepared.streams else None

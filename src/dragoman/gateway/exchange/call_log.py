@@ -10,17 +10,17 @@ from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.observability import record
 from dragoman.gateway.observability.costs import together
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
 from dragoman.model.response import Usage
 from dragoman.prices.classes import ASKED_COUNTS
-from dragoman.records.journal_entry import Money, Tokens
-from dragoman.routing.attempt_outcome import Kind, maybe_billed
+from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.routing.attempt_outcome import AttemptOutcome, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)
 # What became of a call whose provider has worked, or may have.
-_WORKED = frozenset({Kind.ANSWERED, Kind.LEFT})
+_WORKED = frozenset({AttemptOutcome.ANSWERED, AttemptOutcome.LEFT})
 # How an answer says that its provider goes on with it in the background.
 _GOES_ON = frozenset({"queued", "in_progress"})
 
@@ -34,14 +34,14 @@ def asked_tier(body: bytes) -> str:
 
 
 # Members of an enumeration are slow to find, and this is looked for in every exchange.
-_ANSWERED = Kind.ANSWERED
+_ANSWERED = AttemptOutcome.ANSWERED
 
 
 class Calls(Struct, eq=False):
     """Counts calls, and has them in the record as they end."""
 
-    _service: Service
-    _account: Account
+    _service: Runtime
+    _account: RecordBuilder
     # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
     conversation: bool = True
     # Whether a model is asked to work, since nothing else costs anything; and whether it is learnt how targets fare.
@@ -75,7 +75,7 @@ class Calls(Struct, eq=False):
         """Whether a call is under way that somebody was asked by."""
         return self._runs and not self._is_queued
 
-    def ended(self, attempt: Attempt, kind: Kind) -> tuple[record.Attempt, ...]:
+    def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[record.RecordedAttempt, ...]:
         """The record's attempts with the last call, and what became of it; it is said once of each."""
         attempts = self._account.record.attempts
         if not self._runs:
@@ -104,7 +104,7 @@ class Calls(Struct, eq=False):
         provider = target.provider
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
         named = header_forwarding.upstream_id(attempt.headers)
-        closed = record.Attempt(
+        closed = record.RecordedAttempt(
             provider.name,
             target.shown,
             target.endpoint.protocol,
@@ -124,19 +124,21 @@ class Calls(Struct, eq=False):
         )
         return (*attempts, closed)
 
-    def close(self, attempt: Attempt, kind: Kind) -> None:
+    def close(self, attempt: Attempt, kind: AttemptOutcome) -> None:
         """Have it in the record what became of the last call, and what all came to; it is said once of each."""
         attempts = self.ended(attempt, kind)
         self._account.update(**together(attempts))
 
-    def abandoned(self, attempt: Attempt) -> tuple[record.Attempt, ...]:
+    def abandoned(self, attempt: Attempt) -> tuple[record.RecordedAttempt, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
-        *others, last = self.ended(attempt, Kind.OURS)
+        *others, last = self.ended(attempt, AttemptOutcome.OURS)
         if last.money is None and self.conversation and attempt.status < 300:
             last = replace(last, money=self._service.costs.unreported(attempt.target), maybe_billed=True)
         return (*others, last)
 
-    def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
+    def _spent(
+        self, attempt: Attempt, kind: AttemptOutcome, usage: Usage | None
+    ) -> tuple[TokenCounts | None, Money | None]:
         """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
         counted = attempt.estimate or usage
         if counted is not None:
@@ -145,9 +147,9 @@ class Calls(Struct, eq=False):
             is_cut = (
                 attempt.estimate is not None
                 and not attempt.is_heard
-                and (kind is not Kind.ANSWERED or attempt.seen.stop in _GOES_ON)
+                and (kind is not AttemptOutcome.ANSWERED or attempt.seen.stop in _GOES_ON)
             )
-            is_uncounted = attempt.is_uncountable or kind is not Kind.ANSWERED
+            is_uncounted = attempt.is_uncountable or kind is not AttemptOutcome.ANSWERED
             if is_uncounted and attempt.estimate is None and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._service.costs
@@ -156,7 +158,7 @@ class Calls(Struct, eq=False):
             if is_cut:
                 money = replace(money, unpriced=(*money.unpriced, "output"))
             return tokens, money
-        worked = kind in _WORKED if self.conversation else kind is Kind.LEFT
+        worked = kind in _WORKED if self.conversation else kind is AttemptOutcome.LEFT
         if self.works and (maybe_billed(kind) or attempt.has_worked or (worked and attempt.status < 300)):
             return None, self._service.costs.unreported(attempt.target)
         return None, None

@@ -11,43 +11,43 @@ from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import (
     Attempt,
     ErrorAnswer,
-    Lane,
     Missed,
+    ResponseMode,
     is_stream,
     unframer_of,
 )
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON, failure_of
 from dragoman.gateway.exchange.events_commands import (
-    Call,
+    CallTarget,
+    Detach,
     Done,
     Follow,
-    Leave,
     ReadError,
     Recall,
     Reserve,
     Resume,
 )
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able
-from dragoman.gateway.exchange.selection_transitions import ChoiceMoves
-from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.selection_transitions import SelectionTransitions
+from dragoman.gateway.exchange.states import SentState, State
 from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.stored_responses.reference_resolver import Found
-from dragoman.http.upstream_call import Flight
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.attempt_outcome import TABLE, Kind
-from dragoman.routing.cooldown import USUAL, Rest, hint_of, names_the_key, rest_of
+from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome
+from dragoman.routing.cooldown import USUAL, Cooldown, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
 _RECALLING, _PREPARING, _RESERVING = State.RECALLING, State.PREPARING, State.RESERVING
-_CALLING, _UNKNOWN = State.CALLING, Lane.UNKNOWN
+_CALLING, _UNKNOWN = State.CALLING, ResponseMode.UNKNOWN
 
 
-class RequestMoves(ChoiceMoves):
+class CallTransitions(SelectionTransitions):
     """A request on its way to a target, until that answers."""
 
     @abstractmethod
@@ -130,10 +130,10 @@ class RequestMoves(ChoiceMoves):
         self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider), preferred), True
 
     def _recalled(self, event: Done) -> None:
-        assert event.value is None or isinstance(event.value, Found)
+        assert event.value is None or isinstance(event.value, ResolvedReferences)
         self._prepare(event.value)
 
-    def _prepare(self, found: Found | None) -> None:
+    def _prepare(self, found: ResolvedReferences | None) -> None:
         looked, target = self._looked, self.attempt.target
         assert looked is not None
         body, memory = self._body, self._memory
@@ -160,7 +160,7 @@ class RequestMoves(ChoiceMoves):
             self._account.update(losses=prepared.translated.losses)
             looked, course = self._looked, self._course
             assert looked is not None and course is not None
-            self._wait(State.LEAVING, Leave(prepared, Resume(prepared, self._body, looked, course)))
+            self._wait(State.LEAVING, Detach(prepared, Resume(prepared, self._body, looked, course)))
         else:
             self._ask(prepared.translated.body)
 
@@ -170,11 +170,11 @@ class RequestMoves(ChoiceMoves):
         assert isinstance(event.value, bytes)
         if prepared.stream:
             # From here on whoever follows it tells.
-            self.told = Told.ALL
+            self.told = SentState.ALL
             self._wait(State.FOLLOWING, Follow(self._replies.headers(prepared, [], EVENT_STREAM)))
         else:
             reply = self._replies.answer(prepared, [], [JSON], event.value, prepared.translated.losses)
-            self._respond(reply, Kind.ANSWERED)
+            self._respond(reply, AttemptOutcome.ANSWERED)
             self._over()
 
     def _followed(self, _: Done) -> None:
@@ -193,10 +193,10 @@ class RequestMoves(ChoiceMoves):
         if self._course is not None and attempt.permit is None:
             attempt.permit = self._course.use_permit()
         first_byte = None if self._course is None else self._course.first_byte
-        self._wait(_CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
+        self._wait(_CALLING, CallTarget(attempt.prepared, attempt.body, attempt.key, first_byte))
 
     def _called(self, event: Done) -> None:
-        flight: Flight = event.value  # type: ignore[assignment]  # as the driver gives it
+        flight: UpstreamCall = event.value  # type: ignore[assignment]  # as the driver gives it
         attempt = self.attempt
         attempt.status, attempt.headers = flight.status, flight.headers
         if attempt.status >= 300:
@@ -218,7 +218,7 @@ class RequestMoves(ChoiceMoves):
         failure = answer.failure
         attempt.note_wait(answer.delay)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
-        own = replace(answer, headers=attempt.headers) if attempt.lane is Lane.UNKNOWN else None
+        own = replace(answer, headers=attempt.headers) if attempt.lane is ResponseMode.UNKNOWN else None
         told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
         self._relieve(self._missed(told, own), failure)
 
@@ -247,9 +247,9 @@ class RequestMoves(ChoiceMoves):
             return
         hint = hint_of(self.attempt.headers, self._service.mint.now())
         rest = rest_of(missed.kind, failure, hint)
-        if rest is None and missed.kind is Kind.BAD_KEY and self.attempt.target.provider.transport != "http":
+        if rest is None and missed.kind is AttemptOutcome.BAD_KEY and self.attempt.target.provider.transport != "http":
             # A cloud forbids by its credentials alone, never for what was said.
-            rest = Rest(seconds=USUAL)
+            rest = Cooldown(seconds=USUAL)
         if rest is not None and (not self._has_rested or names_the_key(failure)):
             self._has_rested = True
             self.attempt.rest_key(rest, missed.kind, hint.wait)
@@ -283,7 +283,7 @@ class RequestMoves(ChoiceMoves):
         if codec.resume_request is None:
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
-        self._end_call(Kind.ANSWERED)
+        self._end_call(AttemptOutcome.ANSWERED)
         attempt.before, attempt.estimate = attempt.cost, None
         self._work(State.RESUMING, len(body), codec.resume_request, body, blocks, paid=True)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.paths import ApiPath
-from dragoman.http.body import Charge
+from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.routing.target import Target
 
@@ -73,7 +73,7 @@ class Client(Protocol):
         """Break the reply off so that the client sees it."""
         ...
 
-    def take_charge(self) -> Charge | None:
+    def take_charge(self) -> ByteCharge | None:
         """What its request is charged to, for whoever has that for longer than the exchange lasts."""
         ...
 

@@ -19,11 +19,11 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.full_response import report_comment, with_report
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.target import Target
@@ -34,7 +34,7 @@ from dragoman.translate import LossLine, translate_headers
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 
 
-class Reply(Struct, frozen=True):
+class FullReply(Struct, frozen=True):
     """A whole reply, and what the record says of it."""
 
     status: int
@@ -43,7 +43,7 @@ class Reply(Struct, frozen=True):
     noted: RecordChanges
 
 
-class Words(Struct, frozen=True):
+class FailureText(Struct, frozen=True):
     """What is said of a failure beside its own words, or in their place if it stands `alone`."""
 
     text: str
@@ -58,11 +58,11 @@ class Words(Struct, frozen=True):
 class Replies(Struct, eq=False):
     """The replies of one exchange. What is told of a target is told with its own `prepared` request."""
 
-    _service: Service
+    _service: Runtime
     _asked: ClientRequest
-    _account: Account
+    _account: RecordBuilder
     # What is tried.
-    course: Course | None = None
+    course: RetryState | None = None
 
     @property
     def full_report(self) -> bool:
@@ -76,7 +76,7 @@ class Replies(Struct, eq=False):
         kind: HeaderList,
         body: bytes,
         losses: Sequence[LossLine],
-    ) -> Reply:
+    ) -> FullReply:
         """A whole body: an answer, or a stream that is known as a whole."""
         noted = self._account.record.losses
         if losses and noted[-len(losses) :] != tuple(losses):
@@ -84,7 +84,7 @@ class Replies(Struct, eq=False):
         if not prepared.relay and self.full_report:
             body = with_report(body, noted) if kind is not EVENT_STREAM else body + report_comment(noted)
         headers = self.headers(prepared, provider_headers, kind, noted)
-        return Reply(200, headers, body, {"status": 200, "first": self._service.clock(), "losses": noted})
+        return FullReply(200, headers, body, {"status": 200, "first": self._service.clock(), "losses": noted})
 
     def headers(
         self,
@@ -134,12 +134,12 @@ class Replies(Struct, eq=False):
         is_operator = self._service.guard.is_operator(self._asked, record.address, record.key)
         return advice.operator if is_operator else advice.client
 
-    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> Reply:
+    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> FullReply:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.blamed(refusal.failure, prepared)
         redactor = self._service.redactor(prepared.target.provider)
         if refusal.body is None or self._is_overflow_for_codex(prepared, failure):
-            words = None if advice is None else Words(self.read(advice))
+            words = None if advice is None else FailureText(self.read(advice))
             return self.failure(failure, prepared, refusal.headers, words=words)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
@@ -148,7 +148,7 @@ class Replies(Struct, eq=False):
         if advice is not None:
             told.append(error_responses.advice_header(self.read(advice)))
         noted: RecordChanges = {"failure": failure.kind.value, "status": refusal.status}
-        return Reply(refusal.status, told, refusal.body, noted)
+        return FullReply(refusal.status, told, refusal.body, noted)
 
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""
@@ -164,9 +164,9 @@ class Replies(Struct, eq=False):
         *,
         final: bool = False,
         retry_after: int = 0,
-        words: Words | None = None,
+        words: FailureText | None = None,
         lasting: bool = False,
-    ) -> Reply:
+    ) -> FullReply:
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in what it said.
 
         `prepared` is the request as the target got it that the failure is of; `final` says that to ask again is of no
@@ -180,7 +180,7 @@ class Replies(Struct, eq=False):
             extra = self.headers(prepared, redactor.clean_headers(_few([*provider_headers])), [JSON])
             if self._is_overflow_for_codex(prepared, failure):
                 noted: RecordChanges = {"failure": failure.kind.value, "status": 200}
-                return Reply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
+                return FullReply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
         else:
             extra = [JSON, error_responses.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
         if words is not None:
@@ -192,7 +192,7 @@ class Replies(Struct, eq=False):
         own = header_forwarding.written(said)
         # What the table says about trying again goes before what the provider said.
         kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
-        return Reply(told.status, [*kept, *own], told.body, {"failure": failure.kind.value, "status": told.status})
+        return FullReply(told.status, [*kept, *own], told.body, {"failure": failure.kind.value, "status": told.status})
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
         """Whether an overflow must be told in the stream.

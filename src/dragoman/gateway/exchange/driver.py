@@ -17,35 +17,34 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured, bare
 from dragoman.gateway.admission import Slot
-from dragoman.gateway.byte_budget import Charge
+from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import ErrorAnswer
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.events_commands import (
     Abort,
-    AwaitKept,
+    AwaitOwner,
+    AwaitStored,
     Begin,
-    Call,
+    CallTarget,
+    ClientDisconnected,
     Collect,
-    Count,
+    CountUsage,
+    Detach,
     Done,
     Drop,
-    Due,
     End,
-    Event,
-    Failed,
+    ExchangeEvent,
+    Finalize,
     Follow,
-    Gone,
     HangUp,
-    Hear,
-    Hold,
+    HeartbeatDue,
     Keep,
     KeepTurn,
     KeepWhole,
-    Kept,
-    Leave,
     Limit,
     Locate,
     Name,
+    Offload,
     Pause,
     ReadError,
     ReadWhole,
@@ -53,29 +52,30 @@ from dragoman.gateway.exchange.events_commands import (
     Reserve,
     Respond,
     Resume,
-    Settle,
     Start,
-    TellNoted,
-    Took,
+    StartHeartbeats,
+    Stored,
+    StreamThrough,
+    Translated,
+    WaitFailed,
     Waiting,
-    Work,
     Write,
 )
 from dragoman.gateway.exchange.header_forwarding import traced
 from dragoman.gateway.exchange.large_events import LargeEvents
-from dragoman.gateway.exchange.response_reader import TOO_LARGE, HungUp, Reading, collect, read_error, read_whole
+from dragoman.gateway.exchange.response_reader import TOO_LARGE, GatheredCall, HungUp, collect, read_error, read_whole
 from dragoman.gateway.exchange.state_machine import Machine
-from dragoman.gateway.exchange.store_commands import StoreActs
+from dragoman.gateway.exchange.store_commands import StoreCommands
 from dragoman.gateway.exchange.timeouts import Overstayed
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.unexpected_errors import places
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.exchange_storage import Memory
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Order, Unframer
 from dragoman.store import StoreError
 from dragoman.streaming import StreamPipeline
@@ -93,17 +93,17 @@ class Begun(Struct, frozen=True):
     """A request that was understood before, and what keeps its answer."""
 
     resume: Resume
-    memory: Memory
+    memory: ExchangeStorage
 
 
-class Driver(StoreActs):
+class Driver(StoreCommands):
     """Runs one exchange. Nothing here is held by what it holds once it has ended."""
 
-    _flight: Flight | None = None
+    _flight: UpstreamCall | None = None
     # The right to call its provider, where calls are counted.
     _slot: Slot | None = None
     # What is buffered of its answer, as the budget of its key has it.
-    _charge: Charge | None = None
+    _charge: ReaderCharge | None = None
     # How many bytes of a stream are charged.
     _charged = 0
     _hung_up = False
@@ -114,7 +114,7 @@ class Driver(StoreActs):
     _passed: Passed
     _most: float = math.inf
 
-    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
+    def __init__(self, service: Runtime, asked: ClientRequest, client: Client, account: RecordBuilder) -> None:
         super().__init__(service, asked, client, account)
         self._machine = Machine(service, asked, account, self._memory)
 
@@ -123,7 +123,7 @@ class Driver(StoreActs):
         try:
             if isinstance(said, Begun):
                 self._memory.follow_up(said.memory)
-                event: Event = said.resume
+                event: ExchangeEvent = said.resume
             else:
                 try:
                     event = Begin(await said)
@@ -152,28 +152,28 @@ class Driver(StoreActs):
 
     async def _go(self) -> None:
         """Settle the exchange of a client that has gone, or under which the gateway stops."""
-        if self._step(Gone(self._service.draining and not self._client.gone)) is not None:
+        if self._step(ClientDisconnected(self._service.draining and not self._client.gone)) is not None:
             try:
                 await self._last_moments()
             finally:
                 # There is no other time to tell it.
-                self._step(Kept())
+                self._step(Stored())
 
-    def _outcome(self, error: Exception) -> Event:
+    def _outcome(self, error: Exception) -> ExchangeEvent:
         """What became of something that was waited for and failed: a value, without the frames that hold an error."""
         match error:
             case ConfigError():
                 self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
-                return Failed(Unconfigured("the provider is not configured completely", remedy=str(error)))
+                return WaitFailed(Unconfigured("the provider is not configured completely", remedy=str(error)))
             case StoreError():
-                return Failed(unreadable(error, self._service.log))
+                return WaitFailed(unreadable(error, self._service.log))
             case DragomanError():
-                return Failed(bare(error), isinstance(error, TimedOut) and self._client.paused)
+                return WaitFailed(bare(error), isinstance(error, TimedOut) and self._client.paused)
             case _:
                 # Somebody hung up on the provider.
                 return Done()
 
-    def _step(self, event: Event) -> Waiting | None:
+    def _step(self, event: ExchangeEvent) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""
         waiting: Waiting | None = None
         for command in self._machine.handle(event):
@@ -198,10 +198,10 @@ class Driver(StoreActs):
 
     # Before the provider.
 
-    def _work(self, command: Work) -> Awaitable[object]:
+    def _work(self, command: Offload) -> Awaitable[object]:
         return beside_loop(command.work, command.size, self._account.record.key, paid=command.paid)
 
-    async def _leave(self, command: Leave) -> bytes:
+    async def _leave(self, command: Detach) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
         service = self._service
         detached, record = DetachedClient(), self._account.record
@@ -258,7 +258,7 @@ class Driver(StoreActs):
             self._slot.release()
             self._slot = None
 
-    async def _call(self, command: Call) -> Flight:
+    async def _call(self, command: CallTarget) -> UpstreamCall:
         if self._flight is not None:
             self._hang_up_call()
         prepared, service = command.prepared, self._service
@@ -297,11 +297,11 @@ class Driver(StoreActs):
     def _collect(self, command: Collect) -> Awaitable[int]:
         return collect(command, self._reading())
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> GatheredCall:
         most, key = self._service.settings.limits.answer, self._account.record.key
-        return Reading(self._called(), self._limits, self._clock, most, key, self._open_charge())
+        return GatheredCall(self._called(), self._limits, self._clock, most, key, self._open_charge())
 
-    def _open_charge(self) -> Charge:
+    def _open_charge(self) -> ReaderCharge:
         if self._charge is None:
             budget = self._service.buffered.of(self._account.record.key)
             self._charge = budget.open(self._stop_reading, self._read_on)
@@ -337,13 +337,13 @@ class Driver(StoreActs):
             self._client.after_sending(self._charge.close)
             self._charge = None
 
-    def _called(self) -> Flight:
+    def _called(self) -> UpstreamCall:
         assert self._flight is not None
         return self._flight
 
     # Streams.
 
-    async def _hear(self, command: Hear) -> None:
+    async def _hear(self, command: StreamThrough) -> None:
         client, flight, translator = self._client, self._called(), command.translator
         if translator is not self._translator:
             # What is only passed on is nowhere gathered.
@@ -402,7 +402,7 @@ class Driver(StoreActs):
             # It holds this driver.
             self._events = None
 
-    def _count(self, command: Count) -> None:
+    def _count(self, command: CountUsage) -> None:
         """Count beside the loop what a stream took, and tell the machine when that is known."""
         self._keeper = keeper = asyncio.ensure_future(self._counted(command.counting))
         keeper.add_done_callback(self._was_kept)
@@ -477,24 +477,24 @@ class Driver(StoreActs):
             super()._was_noted(noting)
         else:
             # The translator is a thread's now.
-            task.add_done_callback(lambda _: StoreActs._was_noted(self, noting))
+            task.add_done_callback(lambda _: StoreCommands._was_noted(self, noting))
 
     def _took(self, out: bytes, now: float) -> None:
-        self._step(Took(out, now))
+        self._step(Translated(out, now))
         if self._translator is not None and (self._translator.speaking or self._machine.flowing):
             self._passed.spoken()
         if self._hung_up:
             raise HungUp
 
     def _keep_alive(self) -> None:
-        self._step(Due(self._clock()))
+        self._step(HeartbeatDue(self._clock()))
 
     # At once.
 
-    def _settle(self, command: Settle) -> None:
+    def _settle(self, command: Finalize) -> None:
         self._account.finalize(**command.changes)
 
-    def _hold(self, command: Hold) -> None:
+    def _hold(self, command: StartHeartbeats) -> None:
         self._limits.alive = self._keep_alive
         self._limits.hold(command.seconds)
 
@@ -522,29 +522,29 @@ class Driver(StoreActs):
 
 
 _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
-    Work: Driver._work,
+    Offload: Driver._work,
     Locate: Driver._locate,
     Recall: Driver._recall,
     Reserve: Driver._reserve,
-    Leave: Driver._leave,
+    Detach: Driver._leave,
     Follow: Driver._follow,
-    Call: Driver._call,
+    CallTarget: Driver._call,
     Pause: Driver._pause,
     ReadError: Driver._read_error,
     ReadWhole: Driver._read_whole,
     Collect: Driver._collect,
-    Hear: Driver._hear,
+    StreamThrough: Driver._hear,
     Name: Driver._name,
     KeepWhole: Driver._keep_whole,
-    AwaitKept: Driver._await_kept,
+    AwaitStored: Driver._await_kept,
 }
 _ACTS: dict[type, Callable[..., None]] = {
     Keep: Driver._keep,
-    Count: Driver._count,
+    CountUsage: Driver._count,
     KeepTurn: Driver._keep_turn,
-    TellNoted: Driver._tell_noted,
-    Settle: Driver._settle,
-    Hold: Driver._hold,
+    AwaitOwner: Driver._tell_noted,
+    Finalize: Driver._settle,
+    StartHeartbeats: Driver._hold,
     Respond: Driver._respond,
     Start: Driver._start,
     Write: Driver._write,

@@ -13,13 +13,13 @@ from msgspec import Struct
 from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.provider_errors import ErrorReader
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.timeouts import LimitPhase
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.stored_responses.exchange_storage import Look
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.references import References
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.transport_interface import Unframer
@@ -40,8 +40,8 @@ class Resume(Struct, frozen=True):
 
     prepared: ProviderRequest
     body: bytes
-    looked: Look
-    course: Course
+    looked: ParsedRequest
+    course: RetryState
 
 
 class Done(Struct, frozen=True):
@@ -50,51 +50,53 @@ class Done(Struct, frozen=True):
     value: object = None
 
 
-class Failed(Struct, frozen=True):
+class WaitFailed(Struct, frozen=True):
     """What was waited for failed; `stalled` if it was the client that stood still."""
 
     error: DragomanError
     stalled: bool = False
 
 
-class Took(Struct, frozen=True):
+class Translated(Struct, frozen=True):
     """The provider's stream made these bytes for the client, and more than plain flow."""
 
     out: bytes
     now: float
 
 
-class Kept(Struct, frozen=True):
+class Stored(Struct, frozen=True):
     """The store has taken the answer, or has not, for this reason."""
 
     error: DragomanError | None = None
 
 
-class Noted(Struct, frozen=True):
+class OwnerKnown(Struct, frozen=True):
     """It is known now whose the answer is, or not to be had."""
 
     now: float
 
 
-class Due(Struct, frozen=True):
+class HeartbeatDue(Struct, frozen=True):
     """The client has heard nothing for a while."""
 
     now: float
 
 
-class Gone(Struct, frozen=True):
+class ClientDisconnected(Struct, frozen=True):
     """The client went away, or the gateway is stopping under it."""
 
     stopping: bool
 
 
-Event: TypeAlias = Begin | Resume | Done | Failed | Took | Kept | Noted | Due | Gone
+ExchangeEvent: TypeAlias = (
+    Begin | Resume | Done | WaitFailed | Translated | Stored | OwnerKnown | HeartbeatDue | ClientDisconnected
+)
 
 
 # Commands that wait.
 
 
-class Work(Struct, frozen=True):
+class Offload(Struct, frozen=True):
     """Do this, beside the loop if it is large; what is paid for is never refused."""
 
     work: Callable[[], object]
@@ -112,7 +114,7 @@ class Recall(Struct, frozen=True):
     """Look up what a request refers to."""
 
     body: bytes
-    looked: Look
+    looked: ParsedRequest
     target: Target
 
 
@@ -122,7 +124,7 @@ class Reserve(Struct, frozen=True):
     prepared: ProviderRequest
 
 
-class Leave(Struct, frozen=True):
+class Detach(Struct, frozen=True):
     """Let the response run in the background, with all that it may need there; gives it as it stands."""
 
     prepared: ProviderRequest
@@ -135,7 +137,7 @@ class Follow(Struct, frozen=True):
     headers: HeaderList
 
 
-class Call(Struct, frozen=True):
+class CallTarget(Struct, frozen=True):
     """Call the target, and wait for the answer's head."""
 
     prepared: ProviderRequest
@@ -171,12 +173,12 @@ class Collect(Struct, frozen=True):
     passed: Passed
 
 
-class Hear(Struct, frozen=True):
+class StreamThrough(Struct, frozen=True):
     """Hand on a stream as it comes; `kept` is what a relayed one is kept as, which `feed` changes it for."""
 
     translator: StreamPipeline
     feed: Callable[[bytes], bytes]
-    kept: KeptAnswer | None
+    kept: ResponseWriter | None
     unframer: Unframer | None
     relay: bool
 
@@ -194,26 +196,26 @@ class KeepWhole(Struct, frozen=True):
     body: bytes
 
 
-class AwaitKept(Struct, frozen=True):
+class AwaitStored(Struct, frozen=True):
     """Wait for what becomes of the answer in the store, which is told by `Kept`."""
 
 
 Waiting: TypeAlias = (
-    Work
+    Offload
     | Locate
     | Recall
     | Reserve
-    | Leave
+    | Detach
     | Follow
-    | Call
+    | CallTarget
     | Pause
     | ReadError
     | ReadWhole
     | Collect
-    | Hear
+    | StreamThrough
     | Name
     | KeepWhole
-    | AwaitKept
+    | AwaitStored
 )
 
 
@@ -230,7 +232,7 @@ class Keep(Struct, frozen=True):
     at_once: bool = False
 
 
-class Count(Struct, frozen=True):
+class CountUsage(Struct, frozen=True):
     """Count what a stream took that told nothing of it; `Kept` tells that it is known."""
 
     counting: Counting
@@ -243,17 +245,17 @@ class KeepTurn(Struct, frozen=True):
     answer: Response
 
 
-class TellNoted(Struct, frozen=True):
+class AwaitOwner(Struct, frozen=True):
     """Say `Noted` when it is known whose the answer is."""
 
 
-class Settle(Struct, frozen=True):
+class Finalize(Struct, frozen=True):
     """All is known of the exchange."""
 
     changes: RecordChanges
 
 
-class Hold(Struct, frozen=True):
+class StartHeartbeats(Struct, frozen=True):
     """Say `Due` whenever the client has heard nothing for a while, for so long the first time, whoever is asked."""
 
     seconds: float
@@ -304,11 +306,11 @@ class Limit(Struct, frozen=True):
 Command: TypeAlias = (
     Waiting
     | Keep
-    | Count
+    | CountUsage
     | KeepTurn
-    | TellNoted
-    | Settle
-    | Hold
+    | AwaitOwner
+    | Finalize
+    | StartHeartbeats
     | Respond
     | Start
     | Write

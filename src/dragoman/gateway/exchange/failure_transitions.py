@@ -15,29 +15,29 @@ from dragoman.gateway.exchange.attempt import (
     ErrorAnswer,
     Missed,
 )
-from dragoman.gateway.exchange.client_responses import Reply, Words
+from dragoman.gateway.exchange.client_responses import FailureText, FullReply
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM
 from dragoman.gateway.exchange.events_commands import (
     Abort,
-    AwaitKept,
+    AwaitStored,
+    ClientDisconnected,
     Drop,
     End,
-    Failed,
-    Gone,
     Keep,
-    Kept,
     Pause,
     Start,
+    Stored,
+    WaitFailed,
 )
 from dragoman.gateway.exchange.retry_state import MOST_CALLS
-from dragoman.gateway.exchange.states import State, Told
-from dragoman.gateway.exchange.transitions import Moves
+from dragoman.gateway.exchange.states import SentState, State
+from dragoman.gateway.exchange.transitions import Transitions
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.refusals import refusal_of
-from dragoman.gateway.stored_responses.store_failures import NotKept
+from dragoman.gateway.stored_responses.store_failures import NotStored
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.routing.attempt_outcome import TABLE, Heard, Kind, Then, pause
+from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, SentSoFar, pause
 from dragoman.routing.cooldown import hint_of
 from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.target import Target
@@ -52,17 +52,17 @@ _PASSING = (FailureKind.RATE_LIMITED, FailureKind.OVERLOADED)
 # What is told of a client that went away; nobody receives it.
 GONE = 499
 _HEARD = {
-    Told.NOTHING: Heard.NOTHING,
-    Told.STATUS: Heard.STATUS,
-    Told.CONTENT: Heard.CONTENT,
-    Told.ALL: Heard.CONTENT,
+    SentState.NOTHING: SentSoFar.NOTHING,
+    SentState.STATUS: SentSoFar.STATUS,
+    SentState.CONTENT: SentSoFar.CONTENT,
+    SentState.ALL: SentSoFar.CONTENT,
 }
 
 # Members of an enumeration are slow to find, and these are looked for in every stream.
-_NOTHING, _STATUS = Told.NOTHING, Told.STATUS
+_NOTHING, _STATUS = SentState.NOTHING, SentState.STATUS
 
 
-class FailureMoves(Moves):
+class FailureTransitions(Transitions):
     """What follows a failure is decided by its kind, by what the client was told, and by what is left of chances."""
 
     @abstractmethod
@@ -82,17 +82,17 @@ class FailureMoves(Moves):
         failure = bounded(failure)
         self.attempt.note_delay(failure)
         missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
-        if heard or self.told is Told.CONTENT:
+        if heard or self.told is SentState.CONTENT:
             self._miss(missed)
         else:
             self._relieve(missed, failure)
 
-    def _failed(self, event: Failed) -> None:
-        if event.stalled and self.told in (Told.STATUS, Told.CONTENT):
+    def _failed(self, event: WaitFailed) -> None:
+        if event.stalled and self.told in (SentState.STATUS, SentState.CONTENT):
             # It was the client that stood still, and it would not read an error either.
             self._note_translator()
             failure = error_responses.failure_of(event.error)
-            self._settle(Kind.LEFT, {"failure": failure.kind.value if failure is not None else ""})
+            self._settle(AttemptOutcome.LEFT, {"failure": failure.kind.value if failure is not None else ""})
             self._do(Abort())
             self._over()
         else:
@@ -106,7 +106,7 @@ class FailureMoves(Moves):
         self._note_translator()
         failure = error_responses.failure_of(error)
         if failure is None:
-            if self.told is Told.NOTHING:
+            if self.told is SentState.NOTHING:
                 # The client's own words could not be translated: the library says where.
                 failure = translate_failure(error, target=self._asked.api_path.protocol).failure
             else:
@@ -123,7 +123,7 @@ class FailureMoves(Moves):
     ) -> Missed:
         """What is known of the present attempt, which has failed: by an error, or by what its provider says."""
         attempt = self.attempt if self.has_attempt else None
-        final = isinstance(error, NotKept)
+        final = isinstance(error, NotStored)
         what = error or failure
         kind = kind_of(what) if attempt is None else attempt.kind_of(what, cut=self._is_cut)
         advice = self._advice(kind, answer, error)
@@ -141,7 +141,7 @@ class FailureMoves(Moves):
             refusal="" if error is None else refusal_of(error),
         )
 
-    def _advice(self, kind: Kind, answer: ErrorAnswer | None, error: DragomanError | None) -> Advice | None:
+    def _advice(self, kind: AttemptOutcome, answer: ErrorAnswer | None, error: DragomanError | None) -> Advice | None:
         """What to do about the present attempt, which has failed, or about a name that leads nowhere."""
         if isinstance(error, UnknownModel):
             return error.advice
@@ -164,7 +164,7 @@ class FailureMoves(Moves):
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
         self.attempt.note_delay(failure)
         missed = self._missed(failure)
-        return self._changes_key(missed) or self._then(missed) is not Then.TELL
+        return self._changes_key(missed) or self._then(missed) is not NextStep.TELL
 
     def _changes_key(self, missed: Missed) -> bool:
         """Whether another key is tried: at once, and as no attempt of its own."""
@@ -172,10 +172,10 @@ class FailureMoves(Moves):
         most = MOST_CALLS if self._course is None else max(MOST_CALLS - self._course.others, 1)
         return TABLE[missed.kind].keys and self.calls.count < most and self.attempt.has_another_key
 
-    def _then(self, missed: Missed) -> Then:
+    def _then(self, missed: Missed) -> NextStep:
         """What follows a failure: decided by its kind, by what the client was told, and by what is left."""
         if self._course is None or missed.final:
-            return Then.TELL
+            return NextStep.TELL
         wall = self._service.mint.now()
         return self._course.then(
             missed, _HEARD[self.told], calls=self.calls.count, seconds=self._seconds_left, wall=wall
@@ -199,19 +199,19 @@ class FailureMoves(Moves):
         if missed.unasked:
             self._note_unasked(missed)
         course, then = self._course, self._then(missed)
-        if course is None or missed.final or self.told in (Told.CONTENT, Told.ALL):
+        if course is None or missed.final or self.told in (SentState.CONTENT, SentState.ALL):
             self._tell_failure(missed)
             return
         course.miss(missed)
         course.take(then, missed)
-        if then is Then.TELL:
+        if then is NextStep.TELL:
             self._tell_failure(course.decisive() or missed)
             return
         # Nothing more is wanted of it, however long the next one takes to be found.
         self._do(Drop())
         if missed.attempt is not None:
             missed.attempt.let_go()
-        if then is Then.NEXT:
+        if then is NextStep.NEXT:
             self._search()
         else:
             wait = course.hint(missed, self._service.mint.now()).wait
@@ -244,7 +244,7 @@ class FailureMoves(Moves):
             self._account.update(why=missed.refusal)
         if missed.attempt is not None and missed.attempt.tells_itself:
             self._open()
-        if self.told is Told.NOTHING:
+        if self.told is SentState.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
                 reply = self._replies.refusal(self.attempt.prepared, missed.answer, missed.advice)
@@ -252,19 +252,19 @@ class FailureMoves(Moves):
             else:
                 self._respond(self._reply(missed), missed.kind)
             self._over()
-        elif self.told is Told.ALL:
+        elif self.told is SentState.ALL:
             self._over()
         else:
             failure = self._timed(missed)
             if missed.advice is not None:
                 # What is told in a stream is searched for addresses as a whole.
-                failure = Words(missed.advice.client, alone=missed.broke).added(failure)
+                failure = FailureText(missed.advice.client, alone=missed.broke).added(failure)
             self._break_off(failure)
 
-    def _reply(self, missed: Missed) -> Reply:
+    def _reply(self, missed: Missed) -> FullReply:
         """An HTTP error, with the advice as whoever asks may read it."""
         advice, wait = missed.advice, missed.retry_after
-        words = None if advice is None else Words(self._replies.read(advice), alone=missed.broke)
+        words = None if advice is None else FailureText(self._replies.read(advice), alone=missed.broke)
         return self._failure(missed.failure, final=missed.final, retry_after=wait, words=words, lasting=missed.lasting)
 
     def _timed(self, missed: Missed) -> Failure:
@@ -317,9 +317,9 @@ class FailureMoves(Moves):
         *,
         final: bool = False,
         retry_after: int = 0,
-        words: Words | None = None,
+        words: FailureText | None = None,
         lasting: bool = False,
-    ) -> Reply:
+    ) -> FullReply:
         """An HTTP error that the present attempt came to, if there is one."""
         known, headers = (self.attempt.known, self.attempt.headers) if self.has_attempt else (None, [])
         return self._replies.failure(
@@ -344,7 +344,7 @@ class FailureMoves(Moves):
             self._account.update(failure=failure.kind.value)
             if self._memory.kept_answer is not None:
                 self._do(Keep(out, at_once=True))
-                self._wait(State.BREAKING, AwaitKept())
+                self._wait(State.BREAKING, AwaitStored())
                 return
         else:
             prepared = attempt.known
@@ -355,34 +355,34 @@ class FailureMoves(Moves):
         self._account.update(failure=failure.kind.value)
         self._tell_broken()
 
-    def _was_broken(self, _: Kept) -> None:
+    def _was_broken(self, _: Stored) -> None:
         """It is told however the store took it."""
         self._tell_broken()
 
     def _tell_broken(self) -> None:
         held, self.attempt.held = b"".join(self.attempt.held), []
-        self._settle(Kind.BROKEN, {})
+        self._settle(AttemptOutcome.BROKEN, {})
         self._write(held)
-        self.told = Told.ALL
+        self.told = SentState.ALL
         self._do(End())
         self._over()
 
-    def _gone(self, event: Gone) -> None:
+    def _gone(self, event: ClientDisconnected) -> None:
         """The client went away, or the gateway is stopping under it."""
         self._note_translator()
         status = self._account.record.status
         if not event.stopping:
-            self._settle(Kind.LEFT, {"status": status or GONE, "failure": "cancelled"})
+            self._settle(AttemptOutcome.LEFT, {"status": status or GONE, "failure": "cancelled"})
             self._over()
-        elif self.told is Told.NOTHING:
-            failure = error_responses.failure_of(NotKept()) if self._memory.gave_up else None
+        elif self.told is SentState.NOTHING:
+            failure = error_responses.failure_of(NotStored()) if self._memory.gave_up else None
             reply = self._failure(failure or _SHUTTING_DOWN, final=failure is not None)
-            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}), Kind.OURS)
+            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}), AttemptOutcome.OURS)
             self._over()
-        elif self.told is Told.ALL:
+        elif self.told is SentState.ALL:
             if self.state is State.ENDING and self.attempt.prepared.relay:
                 self._do(End())
             self._over()
         else:
-            self._settle(Kind.OURS, {"failure": "shutdown"})
+            self._settle(AttemptOutcome.OURS, {"failure": "shutdown"})
             self._break_off(_SHUTTING_DOWN)

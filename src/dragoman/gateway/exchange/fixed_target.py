@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import asks_strictness
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import (
     NOTHING_SEEN,
     Seen,
@@ -24,28 +24,28 @@ from dragoman.gateway.exchange.routing_inputs import (
     needs_of,
     seen_in,
 )
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Look
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.routing.needs import Needs, Wants
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.needs import RequiredFeatures, Requirements
+from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
 
-_WANTS = Wants(signs=True, opening=True)
+_WANTS = RequiredFeatures(signs=True, opening=True)
 
 
-async def fixed_target(service: Service, asked: ClientRequest, body: bytes, looked: Look) -> Target:
+async def fixed_target(service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest) -> Target:
     """The target of a request; one of a name that leads to no other is not looked at any further."""
     return (await _fixed(service, asked, body, looked))[0]
 
 
 async def compaction_course(
-    service: Service, asked: ClientRequest, body: bytes, looked: Look, account: Account
-) -> Target | Course:
+    service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest, account: RecordBuilder
+) -> Target | RetryState:
     """The targets of a compaction: the same first one, then the others of its route by its rules and by their health.
 
     A single target where there is no other, or where a provider keeps what the request refers to.
@@ -63,13 +63,15 @@ async def compaction_course(
     order = plan.order
     if not plan.held and service.traffic.is_good(target) and any(each.id == target.id for each in order):
         order = (target, *(each for each in order if each.id != target.id))
-    course = Course(order, settings.routing, route, plan, service.traffic, settings.timeouts)
+    course = RetryState(order, settings.routing, route, plan, service.traffic, settings.timeouts)
     course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why.value}
     course.guarded = bool(settings.keys)
     return course
 
 
-async def _fixed(service: Service, asked: ClientRequest, body: bytes, looked: Look) -> tuple[Target, bool, Seen, str]:
+async def _fixed(
+    service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest
+) -> tuple[Target, bool, Seen, str]:
     """The target, whether a provider keeps what is referred to, what was seen of the request, and its conversation."""
     protocol = asked.api_path.protocol
     route = service.routes.route(looked.model, protocol)
@@ -79,7 +81,7 @@ async def _fixed(service: Service, asked: ClientRequest, body: bytes, looked: Lo
     conversation = conversation_of(asked, looked, seen.opening, route.name) if route.outline.sticky else ""
     pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
     pinned = None if pin is None else pin.target
-    fills = filling(Needs(size=len(body), signs=seen.signs), service.knowledge.window)
+    fills = filling(Requirements(size=len(body), signs=seen.signs), service.knowledge.window)
     keeper = await _keeper(service, asked, looked, route)
     if keeper is None:
         # Nobody knows whose it is: the conversation's own, else the first who may know it.
@@ -91,19 +93,19 @@ async def _fixed(service: Service, asked: ClientRequest, body: bytes, looked: Lo
     return service.routes.fixed(looked.model, protocol, pinned, fills), False, seen, conversation
 
 
-async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look, target: Target) -> None:
+async def stay(service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest, target: Target) -> None:
     """Let a conversation go on with whoever compacted it, since nobody else can read what it came to."""
     route = service.routes.route(looked.model, asked.api_path.protocol)
     if route.only is not None or not route.outline.sticky:
         return
-    seeing = partial(seen_in, body, asked, looked, route, Wants(opening=True))
+    seeing = partial(seen_in, body, asked, looked, route, RequiredFeatures(opening=True))
     seen = await beside_loop(seeing, len(body), name_of(asked.key))
     conversation = conversation_of(asked, looked, seen.opening, route.name)
     if conversation:
-        service.traffic.pin(owner_of(asked.key).hex(), conversation, Pin(target.id))
+        service.traffic.pin(owner_of(asked.key).hex(), conversation, Affinity(target.id))
 
 
-async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:
+async def _keeper(service: Runtime, asked: ClientRequest, looked: ParsedRequest, route: Route) -> str | None:
     """The provider on the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
     keepers = keepers_of(route, looked)
     if looked.said is None or not keepers:
@@ -114,7 +116,7 @@ async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: R
     return found if found is None or found in keepers else ""
 
 
-def filling(needs: Needs, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
+def filling(needs: Requirements, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
     """Which share of a target's window a request takes.
 
     Nothing of one that is unknown; and less than that where it overflows, by as much as it does.

@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Codec
-from dragoman.rules.surrogates import Halves
+from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.translate import LossLine, as_json, asked_by
 from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import decode_object, encode, has_halves, without_halves
@@ -189,7 +189,7 @@ def says_something(raw: bytes) -> bool:
 def _told(raw: bytes, codec: Codec) -> Response | Failure:
     """All of an answer, as its protocol reads it; an error may quote half a character, too."""
     ledger = Ledger()
-    return codec.decode_response(Halves(ledger).read_object(raw), asked_by(None, codec), ledger)
+    return codec.decode_response(SurrogateJoiner(ledger).read_object(raw), asked_by(None, codec), ledger)
 
 
 def _tells_failures(codec: Codec) -> bool:

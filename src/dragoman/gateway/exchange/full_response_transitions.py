@@ -5,15 +5,15 @@ from __future__ import annotations
 from dragoman.errors import BadAnswer, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
     AnswerNames,
-    Lane,
+    ResponseMode,
 )
-from dragoman.gateway.exchange.call_transitions import RequestMoves
+from dragoman.gateway.exchange.call_transitions import CallTransitions
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.events_commands import (
     Done,
     KeepWhole,
     Name,
-    Work,
+    Offload,
 )
 from dragoman.gateway.exchange.failure_transitions import EMPTY
 from dragoman.gateway.exchange.full_response import says_something
@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.states import State
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedResponse, translate_response
@@ -34,11 +34,11 @@ _TOO_LARGE = "the provider's answer is larger than the limit"
 _UNREADABLE = "the provider's answer could not be read"
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_JUDGING, _TRANSLATING, _ANSWERED = State.JUDGING, State.TRANSLATING, Kind.ANSWERED
+_JUDGING, _TRANSLATING, _ANSWERED = State.JUDGING, State.TRANSLATING, AttemptOutcome.ANSWERED
 _JSON = [JSON]
 
 
-class WholeMoves(RequestMoves):
+class FullResponseTransitions(CallTransitions):
     """An answer that is known as a whole before the client is told of it."""
 
     def _gathered(self, event: Done) -> None:
@@ -49,7 +49,7 @@ class WholeMoves(RequestMoves):
             self._unsaid(EMPTY)
         elif raw.lstrip().startswith(_EVENTS):
             # A stream that its content type does not call one; whoever asks the provider directly can read it.
-            attempt.lane = Lane.COLLECTED
+            attempt.lane = ResponseMode.COLLECTED
             attempt.hear(self._translator(collect=not attempt.prepared.stream))
             attempt.size = len(raw)
             self._work(State.FEEDING, len(raw), attempt.translator.feed, raw, paid=True)
@@ -142,7 +142,7 @@ class WholeMoves(RequestMoves):
         attempt = self.attempt
         if attempt.lacks_counts and attempt.own_failure is None:
             counting = attempt.counting
-            self._wait(State.COUNTING, Work(counting.count, counting.size, paid=True))
+            self._wait(State.COUNTING, Offload(counting.count, counting.size, paid=True))
             return
         kind = EVENT_STREAM if attempt.prepared.stream else _JSON
         reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)

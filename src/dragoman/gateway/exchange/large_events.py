@@ -16,9 +16,9 @@ from functools import partial
 from typing import TypeVar
 
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter
 from dragoman.gateway.thread_offload import INLINE, beside_loop
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.streaming import StreamPipeline
 
 T = TypeVar("T")
@@ -57,14 +57,14 @@ class LargeEvents:
 
     def __init__(
         self,
-        flight: Flight,
+        flight: UpstreamCall,
         translator: StreamPipeline,
         tell: Callable[[bytes, bytes], None],
         key: str,
         limits: TimeLimits,
         *,
         feed: Callable[[bytes], bytes] | None = None,
-        kept: KeptAnswer | None = None,
+        kept: ResponseWriter | None = None,
         is_held: Callable[[], bool] = lambda: False,
         is_suspended: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.observability.record import Attempt
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
-from dragoman.http.upstream_call import Flight
+from dragoman.gateway.observability.record import RecordedAttempt
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
+from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.target import Target
 
 
 @asynccontextmanager
 async def one_call(
-    service: Service, account: Account, target: Target, order: Order, *, placed: Callable[[], None] | None = None
-) -> AsyncIterator[tuple[Flight, TimeLimits]]:
+    service: Runtime, account: RecordBuilder, target: Target, order: Order, *, placed: Callable[[], None] | None = None
+) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
     """Put an order on its way, and wait for the answer's head.
 
     What is posted makes the provider work, and waits for a place among its calls; what is only read does not. `placed`
@@ -40,8 +40,8 @@ async def one_call(
 
 @asynccontextmanager
 async def _called(
-    service: Service, account: Account, target: Target, order: Order, *, noted: bool
-) -> AsyncIterator[tuple[Flight, TimeLimits]]:
+    service: Runtime, account: RecordBuilder, target: Target, order: Order, *, noted: bool
+) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
     time_limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
     service.accounting.open(account.record, target, len(order.body))
     headers = header_forwarding.traced(order.headers, account.record, service.told_share)
@@ -61,10 +61,12 @@ async def _called(
         flight.close()
 
 
-def note_attempt(service: Service, account: Account, target: Target, flight: Flight, started: float) -> None:
+def note_attempt(
+    service: Runtime, account: RecordBuilder, target: Target, flight: UpstreamCall, started: float
+) -> None:
     """Note a call in the record; whatever a provider calls the exchange is logged, but not if it is a secret."""
     named = header_forwarding.upstream_id(flight.headers)
-    attempt = Attempt(
+    attempt = RecordedAttempt(
         provider=target.provider.name,
         model=target.shown,
         protocol=target.endpoint.protocol,

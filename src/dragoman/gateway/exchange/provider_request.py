@@ -19,7 +19,7 @@ from dragoman.gateway.json_limits import weigh_request
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.coding import BodyDecoder
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.registry import codec_of
@@ -33,7 +33,7 @@ from dragoman.wire.json_spans import object_members, without
 from dragoman.wire.splice import named, with_stream
 
 if TYPE_CHECKING:
-    from dragoman.gateway.runtime import Service
+    from dragoman.gateway.runtime import Runtime
 
 _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")
@@ -59,7 +59,7 @@ DECISIVE = frozenset(
 )
 
 
-class Outline(Struct):
+class RequestOutline(Struct):
     """What must be known of a request before anything else."""
 
     # All that it says, by the names of the members.
@@ -72,7 +72,7 @@ class Outline(Struct):
     reasoning_effort: Raw = _NULL
 
 
-_OUTLINED = Outline.__struct_fields__[1:]
+_OUTLINED = RequestOutline.__struct_fields__[1:]
 _NULLS = (_NULL,) * len(_OUTLINED)
 _TEXT = msgspec.json.Decoder(str)
 
@@ -104,7 +104,7 @@ class ProviderRequest(Struct, frozen=True):
 _TRICKLE = 600.0
 
 
-async def receive(service: Service, request: Request, key: str, most: int | None = None) -> bytes:
+async def receive(service: Runtime, request: ServerRequest, key: str, most: int | None = None) -> bytes:
     """The request's body, decoded; `key` is the name of the key it came with, `most` a limit of its own."""
     limit = service.settings.limits.body if most is None else most
     if request.content.complete:
@@ -132,7 +132,7 @@ async def receive(service: Service, request: Request, key: str, most: int | None
     return body
 
 
-def outline_of(body: bytes) -> tuple[Outline, str]:
+def outline_of(body: bytes) -> tuple[RequestOutline, str]:
     """The few members of a request that decide where it goes, and the model's name."""
     weigh_request(body)
     try:
@@ -145,7 +145,7 @@ def outline_of(body: bytes) -> tuple[Outline, str]:
     if not name:
         raise WireError("/model", "string", "an empty one")
     check_said_once(body, members, DECISIVE)
-    return Outline(members, *map(members.get, _OUTLINED, _NULLS)), name
+    return RequestOutline(members, *map(members.get, _OUTLINED, _NULLS)), name
 
 
 def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
@@ -233,7 +233,7 @@ _NO_TOOLS = (b"null", b"[]")
 _NO_EFFORT = (b"null", b'"none"')
 
 
-def able(target: Target, outline: Outline) -> Target:
+def able(target: Target, outline: RequestOutline) -> Target:
     """The same target, at the endpoint that takes the request: newest models refuse tools with reasoning on Chat."""
     if (
         target.endpoint.protocol != CHAT
@@ -247,7 +247,7 @@ def able(target: Target, outline: Outline) -> Target:
     return msgspec.structs.replace(target, endpoint=other)
 
 
-def is_responses(api_path: ApiPath, outline: Outline) -> bool:
+def is_responses(api_path: ApiPath, outline: RequestOutline) -> bool:
     """Whether it is a Responses body on the Chat path: some editors expect Chat answers to it (pitfall 207)."""
     return api_path.protocol == CHAT and outline.messages == _NULL and outline.input != _NULL
 
@@ -259,7 +259,7 @@ _STREAMS = {"always": True, "never": False}
 def prepare(
     asked: ClientRequest,
     body: bytes,
-    outline: Outline,
+    outline: RequestOutline,
     target: Target,
     *,
     renamed: bool,

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.http.upstream_call import Call, HeaderList, header
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest, header
 from dragoman.model.failure import Failure
 from dragoman.model.parts import Extras
 from dragoman.providers.http_transport import filled
@@ -86,7 +86,7 @@ class Redactor:
         self._ids = _IDS.get(provider.transport)
         self._compile()
 
-    def learn(self, call: Call) -> None:
+    def learn(self, call: UpstreamRequest) -> None:
         """Know the credentials and the address that a transport found by itself."""
         host = urlsplit(call.url).hostname or ""
         # The scheme stands before the credential. A signature is of one call only; what it is made with stays here.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.errors import Oversized, Truncated
-from dragoman.gateway.byte_budget import Charge
+from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import Overstayed, TimeLimits
 from dragoman.gateway.json_limits import weigh_answer
 from dragoman.gateway.thread_offload import INLINE, beside_loop
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 
 if TYPE_CHECKING:
     from dragoman.gateway.exchange.events_commands import Collect
@@ -28,7 +28,7 @@ class HungUp(Exception):
     """Nothing more is wanted of the provider."""
 
 
-async def read_error(flight: Flight, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
+async def read_error(flight: UpstreamCall, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
     """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
     read = bytearray()
 
@@ -44,18 +44,18 @@ async def read_error(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
     return bytes(read[:LONGEST_ERROR])
 
 
-class Reading(Struct, frozen=True):
+class GatheredCall(Struct, frozen=True):
     """A call whose answer is gathered: within `most` bytes, which are charged to the gateway key of the name `key`."""
 
-    flight: Flight
+    flight: UpstreamCall
     limits: TimeLimits
     clock: Callable[[], float]
     most: int
     key: str
-    charge: Charge
+    charge: ReaderCharge
 
 
-async def read_whole(reading: Reading) -> bytes:
+async def read_whole(reading: GatheredCall) -> bytes:
     """The whole body of an answer."""
     # One buffer, because pieces of two bytes each would take thirty times their size.
     read = bytearray()
@@ -70,7 +70,7 @@ async def read_whole(reading: Reading) -> bytes:
     return body
 
 
-async def collect(command: Collect, reading: Reading) -> int:
+async def collect(command: Collect, reading: GatheredCall) -> int:
     """Read a stream to its end; give how much has come so far."""
     translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
     passed, limits = command.passed, reading.limits
@@ -118,7 +118,7 @@ async def collect(command: Collect, reading: Reading) -> int:
 
 
 def _gather(
-    reading: Reading, source: Flight | LargeEvents, take: Callable[[bytes], None], room: int
+    reading: GatheredCall, source: UpstreamCall | LargeEvents, take: Callable[[bytes], None], room: int
 ) -> Awaitable[None]:
     """Hand on an answer that somebody gathers, as far as there is room for it."""
     limits, clock, charge = reading.limits, reading.clock, reading.charge

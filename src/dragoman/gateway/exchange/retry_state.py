@@ -15,13 +15,22 @@ from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.routing_state import Traffic
+from dragoman.gateway.routing_state import RoutingState
 from dragoman.model.failure import FailureKind
-from dragoman.routing.attempt_outcome import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
+from dragoman.routing.attempt_outcome import (
+    AttemptOutcome,
+    NextStep,
+    RetryBudgets,
+    SentSoFar,
+    TargetResult,
+    after,
+    decisive,
+    maybe_billed,
+)
 from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.cooldown import Hint, hint_of
 from dragoman.routing.explanation import ABSENT, reason
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
@@ -33,7 +42,7 @@ _USUAL = Timeouts()
 MOST_CALLS = 16
 
 
-class Course:
+class RetryState:
     """What was tried for one request, and what may still be; without any targets, those of the plan."""
 
     # What is so for most requests, which have one target that answers.
@@ -63,7 +72,7 @@ class Course:
     is_sticky = True
     rule = ""
     # Where the conversation was until now.
-    pin: Pin | None = None
+    pin: Affinity | None = None
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
     # The first of a calm plan, or the only one, who need not be looked at again.
@@ -81,7 +90,7 @@ class Course:
         routing: Routing,
         route: Route | None = None,
         plan: Plan | None = None,
-        traffic: Traffic | None = None,
+        traffic: RoutingState | None = None,
         timeouts: Timeouts = _USUAL,
     ) -> None:
         self._routing = routing
@@ -180,7 +189,7 @@ class Course:
         """How many targets were not asked yet."""
         return len(self._left())
 
-    def leaves(self, pin: Pin) -> bool:
+    def leaves(self, pin: Affinity) -> bool:
         """Whether a conversation is no longer where it was: a rule has it now, or its target has failed, or rests."""
         if self.rule and self.rule != pin.rule:
             return True
@@ -231,33 +240,33 @@ class Course:
         """Know of an attempt that failed."""
         self._misses += (missed,)
 
-    def then(self, missed: Missed, heard: Heard, *, calls: int, seconds: float, wall: float) -> Then:
+    def then(self, missed: Missed, heard: SentSoFar, *, calls: int, seconds: float, wall: float) -> NextStep:
         """What follows an attempt that failed, after so many calls, with so many seconds left."""
         return after(missed.kind, heard, self._chances(missed, calls, seconds, self.hint(missed, wall)))
 
-    def take(self, then: Then, missed: Missed) -> None:
+    def take(self, then: NextStep, missed: Missed) -> None:
         """Use up what a decision takes."""
-        if then is not Then.TELL and maybe_billed(missed.kind):
+        if then is not NextStep.TELL and maybe_billed(missed.kind):
             self._replays -= 1
-        if then is Then.AGAIN:
+        if then is NextStep.AGAIN:
             self._retries -= 1
             self.pauses += 1
             if self._traffic is not None and missed.attempt is not None:
                 self._traffic.budgets.spend(missed.attempt.target.id)
-        if then is Then.NEXT and missed.kind is Kind.TOO_LONG:
+        if then is NextStep.NEXT and missed.kind is AttemptOutcome.TOO_LONG:
             self._others = self._larger(missed)
 
     def hint(self, missed: Missed, wall: float) -> Hint:
         """What the provider said of trying again."""
         return Hint() if missed.attempt is None else hint_of(missed.attempt.headers, wall)
 
-    def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> Chances:
-        return Chances(
+    def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> RetryBudgets:
+        return RetryBudgets(
             retries=0 if self.asks_once else self._retries,
             pauses=self.pauses,
             has_budget=self._has_budget(missed),
             others=bool(self._left()),
-            larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),
+            larger=missed.kind is AttemptOutcome.TOO_LONG and bool(self._larger(missed)),
             attempts=self._routing.attempts - self.tries,
             calls=MOST_CALLS - calls,
             seconds=seconds,
@@ -288,14 +297,14 @@ class Course:
         """The failure that is told of all that there were; None if nobody was asked."""
         windows = self._windows()
         verdicts = [
-            Verdict(kind=each.kind, window=None if each.attempt is None else windows.get(each.attempt.target.id))
+            TargetResult(kind=each.kind, window=None if each.attempt is None else windows.get(each.attempt.target.id))
             for each in self._misses
         ]
         place = decisive(verdicts)
         return None if place is None else self._as_told(self._misses[place])
 
     def _as_told(self, missed: Missed) -> Missed:
-        if missed.kind is not Kind.BAD_KEY or not (self.several or self.guarded):
+        if missed.kind is not AttemptOutcome.BAD_KEY or not (self.several or self.guarded):
             return missed
         # No provider refuses the client's own credential, whatever its words (decision 14).
         failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH, status=502)

@@ -15,21 +15,21 @@ from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.json_limits import weigh_request
-from dragoman.gateway.stored_responses.exchange_storage import Look
-from dragoman.gateway.stored_responses.reference_resolver import Found, recalled_of
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, recalled_of
 from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.losses import Strict
-from dragoman.model.request_features import Opening, Signs
+from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.affinity_key import conversation_key, response_key
-from dragoman.routing.needs import NOTHING, LossCounts, Needs, Wants
+from dragoman.routing.needs import NOTHING, LossCounts, RequiredFeatures, Requirements
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
 from dragoman.sessions.classes import class_of
-from dragoman.sessions.facts import Facts
+from dragoman.sessions.facts import ExchangeFacts
 
 # How sealed reasoning begins that a client carries for a provider of another protocol.
 _ENVELOPE = b'"rsv1'
@@ -40,14 +40,14 @@ _TRIES = 4
 _FITS_ALL = 32 * 1024
 
 
-_NO_SIGNS = Signs()
+_NO_SIGNS = RequestFeatures()
 
 
 class Seen(Struct, frozen=True):
     """What was found in a request."""
 
-    opening: Opening | None = None
-    signs: Signs = _NO_SIGNS
+    opening: ConversationStart | None = None
+    signs: RequestFeatures = _NO_SIGNS
     # By the ids of targets: what their translation loses, and why it cannot be made.
     losses: Mapping[str, LossCounts] = NOTHING
     refused: Mapping[str, str] = NOTHING
@@ -60,10 +60,10 @@ class Seen(Struct, frozen=True):
 
 
 NOTHING_SEEN = Seen()
-_NO_OPENING = Opening()
+_NO_OPENING = ConversationStart()
 
 
-def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> Wants:
+def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> RequiredFeatures:
     """What a line asks of a request, by the bytes of that; `pinned` if any conversation is anywhere."""
     protocol, size = asked.api_path.protocol, len(body)
     # What is large is looked at beside the loop now, or never.
@@ -78,10 +78,10 @@ def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> 
         return usual
     # An image is far longer in bytes than in tokens, and a window is of tokens.
     signs = usual.signs or refers or size > _FITS_ALL
-    return Wants(signs, usual.opening, usual.losses, sealed)
+    return RequiredFeatures(signs, usual.opening, usual.losses, sealed)
 
 
-def says_too_little(looked: Look, wants: Wants) -> bool:
+def says_too_little(looked: ParsedRequest, wants: RequiredFeatures) -> bool:
     """Whether a request must be looked up before it can be weighed: it goes on from what is kept here.
 
     Where its translations are weighed also if it runs here, which in its own words could be said to few.
@@ -93,7 +93,12 @@ def says_too_little(looked: Look, wants: Wants) -> bool:
 
 
 def seen_in(
-    body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants, found: Found | None = None
+    body: bytes,
+    asked: ClientRequest,
+    looked: ParsedRequest,
+    route: Route,
+    wants: RequiredFeatures,
+    found: ResolvedReferences | None = None,
 ) -> Seen:
     """What a line asks for, found in a request; `found` is what stands for its references where that is weighed."""
     codec = codec_of(asked.api_path.protocol)
@@ -125,22 +130,22 @@ def seen_in(
             else:
                 ledger = prepared.translated.ledger
                 losses[target.id] = LossCounts(ledger.changes, len(ledger))
-    signs = codec.signs_of(weighed) if wants.signs else Signs()
+    signs = codec.signs_of(weighed) if wants.signs else RequestFeatures()
     # What was said before was answered by somebody, and is told to anybody who can be told it.
     alone = signs.kept if weighed is body else wants.signs and codec.signs_of(body).kept
     return Seen(opening, signs, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
 
 
-def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict) -> Needs:
+def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict) -> Requirements:
     """A request of so many bytes, as routing sees it; what it goes on from is said to whoever is asked."""
     losses, refused = seen.losses, seen.refused
     protocol = asked.api_path.protocol
-    return Needs(
+    return Requirements(
         size + seen.before, seen.signs, protocol, program, key, strict, losses, refused, seen.alone, seen.issuer
     )
 
 
-def keepers_of(route: Route, looked: Look) -> frozenset[str]:
+def keepers_of(route: Route, looked: ParsedRequest) -> frozenset[str]:
     """The providers of a line that may keep what a request refers to; nobody, if it refers to nothing.
 
     Where there is one target alone it does not matter who does.
@@ -177,15 +182,15 @@ def issuer_in(body: bytes, route: Route) -> str:
     return next(own, able[0].id if able else "")
 
 
-def thread_of(route: Route, facts: Facts) -> str:
+def thread_of(route: Route, facts: ExchangeFacts) -> str:
     """What tells threads of one session apart on a line whose rules ask for them: each stays where it is."""
     return f"{class_of(facts).kind} {facts.thread}" if route.threaded else ""
 
 
 def conversation_of(
     asked: ClientRequest,
-    looked: Look,
-    opening: Opening | None,
+    looked: ParsedRequest,
+    opening: ConversationStart | None,
     line: str,
     thread: str = "",
     named: bool = True,

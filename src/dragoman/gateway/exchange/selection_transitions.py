@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.gateway.exchange.events_commands import Begin, Done, Hold, Locate, Recall
-from dragoman.gateway.exchange.failure_transitions import FailureMoves
+from dragoman.gateway.exchange.events_commands import Begin, Done, Locate, Recall, StartHeartbeats
+from dragoman.gateway.exchange.failure_transitions import FailureTransitions
 from dragoman.gateway.exchange.provider_request import strict_mode
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import (
     NOTHING_SEEN,
     Seen,
@@ -23,23 +23,23 @@ from dragoman.gateway.exchange.routing_inputs import (
     wanted,
 )
 from dragoman.gateway.exchange.states import State
-from dragoman.gateway.stored_responses.exchange_storage import Look, look
-from dragoman.gateway.stored_responses.reference_resolver import Found
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, look
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.losses import Strict
 from dragoman.routing.explanation import considered
-from dragoman.routing.needs import Wants
+from dragoman.routing.needs import RequiredFeatures
 from dragoman.sessions.classes import class_of
 
 # A member of an enumeration is slow to find, and this one is looked for in every exchange.
 _READING = State.READING
 
 
-class ChoiceMoves(FailureMoves):
+class SelectionTransitions(FailureTransitions):
     """A request of which it is found out whom it may go to."""
 
     # What it goes on from, where that was looked up to be weighed.
-    _found: Found | None = None
+    _found: ResolvedReferences | None = None
     # Strict mode of the server, the key and the client's header together, once it was needed.
     _strict: Strict | None = None
 
@@ -49,11 +49,11 @@ class ChoiceMoves(FailureMoves):
         self._work(_READING, len(event.body), look, event.body, self._asked.api_path, listen)
 
     def _read(self, event: Done) -> None:
-        assert isinstance(event.value, Look)
+        assert isinstance(event.value, ParsedRequest)
         self._looked = looked = event.value
         service, routing = self._service, self._service.settings.routing
         if self._asked.target is not None:
-            self._set_out(Course((self._asked.target,), routing, traffic=service.traffic))
+            self._set_out(RetryState((self._asked.target,), routing, traffic=service.traffic))
             return
         try:
             route = service.routes.route(looked.model, self._asked.api_path.protocol)
@@ -64,10 +64,10 @@ class ChoiceMoves(FailureMoves):
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
             if len(route.only.provider.keys) > 1 and route.sticky:
                 self._route = route
-                body, wants = self._body, Wants(opening=True)
+                body, wants = self._body, RequiredFeatures(opening=True)
                 self._work(State.CHOOSING, len(body), seen_in, body, self._asked, looked, route, wants)
             else:
-                self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
+                self._set_out(RetryState((route.only,), routing, route, traffic=service.traffic))
             return
         self._route = route
         if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
@@ -99,11 +99,11 @@ class ChoiceMoves(FailureMoves):
     def _weighed(self, event: Done) -> None:
         """What a request goes on from is said to whoever is chosen, and weighs as much as what it says itself."""
         route = self._route
-        assert (event.value is None or isinstance(event.value, Found)) and route is not None
+        assert (event.value is None or isinstance(event.value, ResolvedReferences)) and route is not None
         self._found = event.value
         self._look_for(wanted(self._body, self._asked, route, pinned=True))
 
-    def _look_for(self, wants: Wants) -> None:
+    def _look_for(self, wants: RequiredFeatures) -> None:
         route, looked, body, found = self._route, self._looked, self._body, self._found
         assert route is not None and looked is not None
         size = len(body) if found is None else len(body) + found.size
@@ -121,7 +121,7 @@ class ChoiceMoves(FailureMoves):
         if route.only is None:
             self._choose(event.value)
             return
-        course = Course((route.only,), service.settings.routing, route, traffic=service.traffic)
+        course = RetryState((route.only,), service.settings.routing, route, traffic=service.traffic)
         conversation = conversation_of(self._asked, looked, event.value.opening, looked.model)
         course.conversation = conversation
         course.pin = self._service.traffic.pins.pin(conversation, self._service.clock()) if conversation else None
@@ -147,7 +147,7 @@ class ChoiceMoves(FailureMoves):
             needs = replace(needs, keeper=self._keeper)
         plan = traffic.plan(route, needs, service.knowledge, conversation, routing.explore)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
-        course = Course(order, routing, route, plan, traffic, service.settings.timeouts)
+        course = RetryState(order, routing, route, plan, traffic, service.settings.timeouts)
         course.conversation = conversation
         course.pin = plan.pin
         # `value` of an enumeration is a slow way to `_value_`.
@@ -157,10 +157,10 @@ class ChoiceMoves(FailureMoves):
             course.noted |= {"considered": found, "considered_more": more}
         if _waits_for_a_stream(looked):
             self._is_held = True
-            self._do(Hold(routing.hold))
+            self._do(StartHeartbeats(routing.hold))
         self._set_out(course)
 
-    def _set_out(self, course: Course) -> None:
+    def _set_out(self, course: RetryState) -> None:
         course.guarded = bool(self._service.settings.keys)
         self._course = self._replies.course = course
         self._search()
@@ -173,7 +173,7 @@ class ChoiceMoves(FailureMoves):
         return self._strict
 
 
-def _waits_for_a_stream(looked: Look) -> bool:
+def _waits_for_a_stream(looked: ParsedRequest) -> bool:
     """Whether a client waits for events; one whose response runs in the background follows it."""
     in_background = looked.said is not None and looked.said.background
     return bytes(looked.outline.stream) == b"true" and not in_background

@@ -70,37 +70,42 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import DragomanError, bare
-from dragoman.gateway.exchange.attempt import Lane
+from dragoman.gateway.exchange.attempt import ResponseMode
 from dragoman.gateway.exchange.events_commands import (
     Begin,
+    ClientDisconnected,
     Collect,
     Command,
     Done,
-    Due,
-    Event,
-    Failed,
-    Gone,
-    Hear,
-    Kept,
-    Noted,
+    ExchangeEvent,
+    HeartbeatDue,
+    OwnerKnown,
     ReadWhole,
     Resume,
-    Took,
+    Stored,
+    StreamThrough,
+    Translated,
+    WaitFailed,
     Waiting,
 )
-from dragoman.gateway.exchange.full_response_transitions import WholeMoves
-from dragoman.gateway.exchange.states import State, Told
-from dragoman.gateway.exchange.stream_transitions import StreamMoves
+from dragoman.gateway.exchange.full_response_transitions import FullResponseTransitions
+from dragoman.gateway.exchange.states import SentState, State
+from dragoman.gateway.exchange.stream_transitions import StreamTransitions
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_HEARING, _GATHERING, _CONTENT = State.HEARING, State.GATHERING, Told.CONTENT
-_UNKNOWN, _STREAM, _COLLECTED, _WHOLE = Lane.UNKNOWN, Lane.STREAM, Lane.COLLECTED, Lane.WHOLE
+_HEARING, _GATHERING, _CONTENT = State.HEARING, State.GATHERING, SentState.CONTENT
+_UNKNOWN, _STREAM, _COLLECTED, _WHOLE = (
+    ResponseMode.UNKNOWN,
+    ResponseMode.STREAM,
+    ResponseMode.COLLECTED,
+    ResponseMode.WHOLE,
+)
 
 
-class Machine(WholeMoves, StreamMoves):
+class Machine(FullResponseTransitions, StreamTransitions):
     """One exchange: `handle` makes the moves of the table."""
 
-    def handle(self, event: Event) -> list[Command]:
+    def handle(self, event: ExchangeEvent) -> list[Command]:
         """Make the move that the table has for an event; give what is to be done, at most the last of which waits."""
         out = self._out = []
         move: Callable[..., None] = MOVES[self.state, type(event)]
@@ -112,13 +117,13 @@ class Machine(WholeMoves, StreamMoves):
                 if self._is_telling:
                     # A failure that cannot be told cannot be told as another one either.
                     raise
-                move, event = Machine._failed, Failed(bare(error))
+                move, event = Machine._failed, WaitFailed(bare(error))
             # It came to nothing, and with it what was to be waited for; what was said is said.
             out[:] = [command for command in out if not isinstance(command, Waiting)]
         self.flowing = self.state is _HEARING and self.told is _CONTENT
         return out
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: ExchangeEvent) -> None:
         MOVES[self.state, type(event)](self, event)
 
     def _hear(self, *, comes_whole: bool) -> None:
@@ -136,7 +141,7 @@ class Machine(WholeMoves, StreamMoves):
             attempt.translator.go_on()
         if attempt.lane is _STREAM:
             kept = self._memory.kept_answer if attempt.prepared.relay else None
-            hear = Hear(attempt.translator, attempt.feed, kept, attempt.unframer, attempt.prepared.relay)
+            hear = StreamThrough(attempt.translator, attempt.feed, kept, attempt.unframer, attempt.prepared.relay)
             self._wait(_HEARING, hear)
         elif attempt.lane is _COLLECTED:
             self._wait(State.COLLECTING, self._collecting(attempt.told, attempt.size))
@@ -189,14 +194,14 @@ _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.SETTLING: Machine._ended_settling,
     State.ENDING: Machine._linger_ended,
 }
-_FAILED: dict[State, Callable[[Machine, Failed], None]] = {
+_FAILED: dict[State, Callable[[Machine, WaitFailed], None]] = {
     **dict.fromkeys(_DONE, Machine._failed),
     State.HEARING: Machine._broke,
     State.MISSED: Machine._missed_ended,
     State.SETTLING: Machine._ended_settling,
     State.ENDING: Machine._linger_ended,
 }
-_TOOK: dict[State, Callable[[Machine, Took], None]] = {
+_TOOK: dict[State, Callable[[Machine, Translated], None]] = {
     State.HEARING: Machine._took,
     State.MISSED: Machine._nothing,
     State.SETTLING: Machine._hold,
@@ -205,7 +210,7 @@ _TOOK: dict[State, Callable[[Machine, Took], None]] = {
     State.BREAKING: Machine._nothing,
     State.OVER: Machine._nothing,
 }
-_KEPT: dict[State, Callable[[Machine, Kept], None]] = {
+_KEPT: dict[State, Callable[[Machine, Stored], None]] = {
     State.SETTLING: Machine._settled,
     State.STORING: Machine._stored,
     State.BREAKING: Machine._was_broken,
@@ -213,17 +218,17 @@ _KEPT: dict[State, Callable[[Machine, Kept], None]] = {
     State.OVER: Machine._nothing,
 }
 # What is done when an event comes in a state; of the rest there is none.
-MOVES: dict[tuple[State, type[Event]], Callable[..., None]] = {
+MOVES: dict[tuple[State, type[ExchangeEvent]], Callable[..., None]] = {
     (State.FRESH, Begin): Machine._begin,
     (State.FRESH, Resume): Machine._resume,
     **{(state, Done): move for state, move in _DONE.items()},
-    **{(state, Failed): move for state, move in _FAILED.items()},
-    **{(state, Took): move for state, move in _TOOK.items()},
-    **{(state, Kept): move for state, move in _KEPT.items()},
-    (State.FRESH, Failed): Machine._failed,
-    **{(state, Noted): Machine._nothing for state in State},
-    (State.HEARING, Noted): Machine._noted,
-    **{(state, Due): Machine._keep_alive for state in State},
-    **{(state, Gone): Machine._gone for state in State},
-    **{(State.OVER, event): Machine._nothing for event in (Done, Failed, Due, Gone)},
+    **{(state, WaitFailed): move for state, move in _FAILED.items()},
+    **{(state, Translated): move for state, move in _TOOK.items()},
+    **{(state, Stored): move for state, move in _KEPT.items()},
+    (State.FRESH, WaitFailed): Machine._failed,
+    **{(state, OwnerKnown): Machine._nothing for state in State},
+    (State.HEARING, OwnerKnown): Machine._noted,
+    **{(state, HeartbeatDue): Machine._keep_alive for state in State},
+    **{(state, ClientDisconnected): Machine._gone for state in State},
+    **{(State.OVER, event): Machine._nothing for event in (Done, WaitFailed, HeartbeatDue, ClientDisconnected)},
 }

@@ -43,7 +43,7 @@ class State(IntEnum):
     WEIGHING = 33
 
 
-class Told(Enum):
+class SentState(Enum):
     """What the client was told."""
 
     NOTHING = "nothing"

@@ -10,37 +10,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 
 from dragoman.errors import DragomanError, bare
-from dragoman.gateway.byte_budget import Charge
+from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.events_commands import (
-    AwaitKept,
-    Event,
+    AwaitOwner,
+    AwaitStored,
+    ExchangeEvent,
     Follow,
     Keep,
     KeepTurn,
     KeepWhole,
-    Kept,
     Locate,
     Name,
-    Noted,
+    OwnerKnown,
     Recall,
     Reserve,
-    TellNoted,
+    Stored,
     Waiting,
 )
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Memory
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.gateway.stored_responses.reference_resolver import refers
-from dragoman.gateway.stored_responses.store_failures import NotKept
+from dragoman.gateway.stored_responses.store_failures import NotStored
 from dragoman.gateway.stored_responses.stored_state import located
 
 # How long the store is waited for when nobody else waits, in seconds.
 _LAST_MOMENTS = 2.0
 
 
-class StoreActs(ABC):
+class StoreCommands(ABC):
     """The part of a driver that knows the store."""
 
     # What becomes of the answer in the store, and of the note whose it is; whether nobody waits for it any more.
@@ -48,19 +48,19 @@ class StoreActs(ABC):
     _noting: asyncio.Future[bool] | None = None
     _leaving = False
     # What was looked up for the request, as the budget of its key has it.
-    _recalled: Charge | None = None
+    _recalled: ReaderCharge | None = None
 
-    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
+    def __init__(self, service: Runtime, asked: ClientRequest, client: Client, account: RecordBuilder) -> None:
         self._service = service
         self._asked = asked
         self._client = client
         self._account = account
         self._clock = service.clock
-        self._memory = Memory(service, asked.api_path, account.record.key)
+        self._memory = ExchangeStorage(service, asked.api_path, account.record.key)
         self._limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
 
     @abstractmethod
-    def _step(self, event: Event) -> Waiting | None:
+    def _step(self, event: ExchangeEvent) -> Waiting | None:
         """Let the machine move."""
 
     # Before the provider.
@@ -103,7 +103,7 @@ class StoreActs(ABC):
     def _keep(self, command: Keep) -> None:
         self._keeper = keeper = self._memory.settle(command.frames, at_once=command.at_once)
         if keeper is None:
-            self._step(Kept())
+            self._step(Stored())
         else:
             keeper.add_done_callback(self._was_kept)
 
@@ -113,14 +113,14 @@ class StoreActs(ABC):
         self._keeper = None
         error = keeper.exception()
         if error is None:
-            self._step(Kept())
+            self._step(Stored())
         elif not self._leaving:
-            self._step(Kept(bare(error) if isinstance(error, DragomanError) else NotKept()))
+            self._step(Stored(bare(error) if isinstance(error, DragomanError) else NotStored()))
 
     def _keep_turn(self, command: KeepTurn) -> None:
         self._memory.keep_turn(self._asked.key, command.prepared, command.answer)
 
-    async def _await_kept(self, _: AwaitKept) -> None:
+    async def _await_kept(self, _: AwaitStored) -> None:
         self._limits.settling()
         while self._keeper is not None:
             await asyncio.wait({self._keeper})
@@ -132,7 +132,7 @@ class StoreActs(ABC):
             self._memory.hurry()
             await asyncio.wait({self._keeper}, timeout=_LAST_MOMENTS)
 
-    def _tell_noted(self, _: TellNoted) -> None:
+    def _tell_noted(self, _: AwaitOwner) -> None:
         noting = self._memory.noting
         if noting is not None and noting is not self._noting:
             self._noting = noting
@@ -141,7 +141,7 @@ class StoreActs(ABC):
     def _was_noted(self, noting: asyncio.Future[bool]) -> None:
         if noting is self._noting:
             self._noting = None
-            self._step(Noted(self._clock()))
+            self._step(OwnerKnown(self._clock()))
 
     async def _noted(self) -> None:
         """Wait until it is known whose the answer is: only then it is told."""

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 from dragoman.errors import Truncated
 from dragoman.gateway.exchange.attempt import (
-    Lane,
+    ResponseMode,
 )
-from dragoman.gateway.exchange.call_transitions import RequestMoves
+from dragoman.gateway.exchange.call_transitions import CallTransitions
 from dragoman.gateway.exchange.events_commands import (
-    AwaitKept,
-    Count,
+    AwaitOwner,
+    AwaitStored,
+    CountUsage,
     Done,
-    Due,
     End,
-    Event,
-    Failed,
+    ExchangeEvent,
     HangUp,
+    HeartbeatDue,
     Keep,
-    Kept,
     Limit,
-    Noted,
-    TellNoted,
-    Took,
+    OwnerKnown,
+    Stored,
+    Translated,
+    WaitFailed,
     Write,
 )
 from dragoman.gateway.exchange.failure_transitions import EMPTY
 from dragoman.gateway.exchange.full_response import report_comment
-from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.states import SentState, State
 from dragoman.gateway.exchange.timeouts import LimitPhase, Overstayed
 from dragoman.gateway.stored_responses.response_writer import parted
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 
 _NATIVE_FAILURE = b"response.failed"
 _NO_EVENTS = Failure(
     kind=FailureKind.BAD_GATEWAY, status=502, message="the provider sent nothing but blank lines and comments"
 )
 # Members of an enumeration are slow to find, and these are looked for in every stream.
-_CONTENT, _ALL, _ENDING, _SETTLING = Told.CONTENT, Told.ALL, State.ENDING, State.SETTLING
-_ANSWERED, _LINGERING = Kind.ANSWERED, Limit(LimitPhase.ENDING)
+_CONTENT, _ALL, _ENDING, _SETTLING = SentState.CONTENT, SentState.ALL, State.ENDING, State.SETTLING
+_ANSWERED, _LINGERING = AttemptOutcome.ANSWERED, Limit(LimitPhase.ENDING)
 
 
-class StreamMoves(RequestMoves):
+class StreamTransitions(CallTransitions):
     """A stream that is told as it comes; its last frames when what they hold is kept."""
 
     # Whether it is being counted what the answer took, before all is known of it.
     _is_counting = False
 
-    def _took(self, event: Took) -> None:
+    def _took(self, event: Translated) -> None:
         """Everything but the plain flow: the first content, the end, failures."""
         attempt, out = self.attempt, event.out
         translator = attempt.translator
@@ -64,7 +64,7 @@ class StreamMoves(RequestMoves):
                 attempt.hold(out)
                 if translator.speaking:
                     # Its id is told only when it is known whose it is.
-                    self._do(TellNoted())
+                    self._do(AwaitOwner())
                 elif attempt.held_size > self._service.settings.limits.event:
                     self._overflow(event.now)
                 return
@@ -99,11 +99,11 @@ class StreamMoves(RequestMoves):
         attempt.error_form, attempt.tells_itself = out, tells_itself and not curable
         return True
 
-    def _noted(self, event: Noted) -> None:
+    def _noted(self, event: OwnerKnown) -> None:
         held = self.attempt.held
         if self.told is not _CONTENT and self.attempt.translator.speaking:
             out, self.attempt.held = b"".join(held), []
-            self._took(Took(out, event.now))
+            self._took(Translated(out, event.now))
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
@@ -128,7 +128,7 @@ class StreamMoves(RequestMoves):
         if attempt.translator.answered and attempt.lacks_counts:
             attempt.held, self._is_counting = [out], True
             self.state = State.SETTLING
-            self._do(Count(attempt.counting))
+            self._do(CountUsage(attempt.counting))
             return
         if self._memory.kept_answer is None:
             self._tell_end(out)
@@ -160,7 +160,7 @@ class StreamMoves(RequestMoves):
         else:
             self._close()
 
-    def _broke(self, event: Failed) -> None:
+    def _broke(self, event: WaitFailed) -> None:
         """The provider's stream broke off; whether the story was complete is the translator's to say (S10)."""
         paused = self.attempt.translator.paused
         if isinstance(event.error, Truncated) and paused:
@@ -186,7 +186,7 @@ class StreamMoves(RequestMoves):
             self._commit(self._service.clock())
         self._end_with(out)
         if self.state is _SETTLING:
-            self._wait(State.STORING, AwaitKept())
+            self._wait(State.STORING, AwaitStored())
         else:
             if attempt.prepared.relay:
                 self._finish()
@@ -197,17 +197,17 @@ class StreamMoves(RequestMoves):
         out = translator.close()
         return out if translator.is_closed_ahead else self._as_told(out)
 
-    def _hold(self, event: Took) -> None:
+    def _hold(self, event: Translated) -> None:
         """What comes behind the last frames belongs to them."""
         # Whatever comes behind the end was not looked at.
         self.attempt.held.append(self._clean(event.out))
 
-    def _ended_settling(self, _: Event) -> None:
+    def _ended_settling(self, _: ExchangeEvent) -> None:
         """That the provider ends, or breaks off, does no harm to an answer that is complete."""
         self.attempt.held.append(self._last_frames())
-        self._wait(State.STORING, AwaitKept())
+        self._wait(State.STORING, AwaitStored())
 
-    def _settled(self, event: Kept) -> None:
+    def _settled(self, event: Stored) -> None:
         """The store has taken the answer, or it is known what that took, while the provider has not ended."""
         if self._is_counting:
             self._was_counted()
@@ -223,7 +223,7 @@ class StreamMoves(RequestMoves):
         held, self.attempt.held = b"".join(self.attempt.held), []
         self._end_with(held)
 
-    def _stored(self, event: Kept) -> None:
+    def _stored(self, event: Stored) -> None:
         if self._is_counting:
             self._was_counted()
             if self.state is State.SETTLING:
@@ -238,7 +238,7 @@ class StreamMoves(RequestMoves):
             self._finish()
             self._over()
 
-    def _is_kept(self, event: Kept) -> bool:
+    def _is_kept(self, event: Stored) -> bool:
         attempt = self.attempt
         if event.error is not None:
             self._fail(event.error)
@@ -247,18 +247,18 @@ class StreamMoves(RequestMoves):
         self._tell_end(held)
         return True
 
-    def _follow_up(self, event: Took) -> None:
+    def _follow_up(self, event: Translated) -> None:
         """On the relay what comes behind the end is told."""
         if self.attempt.prepared.relay:
             self._write(self._clean(event.out))
 
-    def _linger_ended(self, _: Event) -> None:
+    def _linger_ended(self, _: ExchangeEvent) -> None:
         if self.attempt.prepared.relay:
             self._write(self._last_frames())
             self._finish()
         self._over()
 
-    def _missed_ended(self, _: Event) -> None:
+    def _missed_ended(self, _: ExchangeEvent) -> None:
         translator = self.attempt.translator
         assert translator.failure is not None
         self._unsaid(translator.failure, heard=translator.answered)
@@ -269,8 +269,8 @@ class StreamMoves(RequestMoves):
             self._do(Write(report_comment(self._account.record.losses)))
         self._do(End())
 
-    def _keep_alive(self, _: Due) -> None:
-        streams = self._is_held or (self.has_attempt and self.attempt.lane is Lane.STREAM)
-        if self.told is Told.STATUS or (streams and self.told is not _ALL):
+    def _keep_alive(self, _: HeartbeatDue) -> None:
+        streams = self._is_held or (self.has_attempt and self.attempt.lane is ResponseMode.STREAM)
+        if self.told is SentState.STATUS or (streams and self.told is not _ALL):
             self._open(pending=self._is_held)
             self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))

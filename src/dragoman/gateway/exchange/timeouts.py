@@ -22,7 +22,7 @@ from enum import Enum
 
 from dragoman.config.settings import Timeouts
 from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
-from dragoman.http.upstream_call import Flight
+from dragoman.http.upstream_call import UpstreamCall
 
 
 class LimitPhase(Enum):
@@ -78,7 +78,7 @@ class TimeLimits:
         # When the whole must be over.
         self._deadline = started + timeouts.whole
         self._first_byte = timeouts.first_byte
-        self._flight: Flight | None = None
+        self._flight: UpstreamCall | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._is_held = False
         # When content last came; only streams have a limit for that.
@@ -94,7 +94,7 @@ class TimeLimits:
         # Called when the client was told nothing for a while; only streams have one.
         self.alive: Callable[[], None] | None = None
 
-    def follow(self, flight: Flight, first_byte: float | None = None) -> None:
+    def follow(self, flight: UpstreamCall, first_byte: float | None = None) -> None:
         """Wait for a flight's first bytes, for as long as is usual if nothing is said."""
         wanted = self._timeouts.first_byte if first_byte is None else first_byte
         if wanted != self._first_byte:

@@ -14,31 +14,31 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.client_responses import Replies, Reply
+from dragoman.gateway.exchange.client_responses import FullReply, Replies
 from dragoman.gateway.exchange.events_commands import (
     Command,
     Done,
     End,
-    Event,
+    ExchangeEvent,
+    Finalize,
     HangUp,
     KeepTurn,
+    Offload,
     Respond,
-    Settle,
     Waiting,
-    Work,
     Write,
 )
 from dragoman.gateway.exchange.provider_errors import ErrorReader
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
-from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.states import SentState, State
 from dragoman.gateway.exchange.usage_estimate import Counting
 from dragoman.gateway.observability import record
 from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record import RecordChanges
-from dragoman.gateway.observability.record_builder import Account
-from dragoman.gateway.runtime import Service
-from dragoman.gateway.stored_responses.exchange_storage import Look, Memory
+from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage, ParsedRequest
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.stored_responses.turn_lookup import is_sealed
 from dragoman.gateway.thread_offload import INLINE
@@ -46,8 +46,8 @@ from dragoman.model.failure import FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.affinity_key import response_key
-from dragoman.routing.attempt_outcome import Kind
-from dragoman.routing.plan_inputs import Pin
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
@@ -55,25 +55,25 @@ from dragoman.streaming import StreamPipeline, Tap
 
 Given = TypeVarTuple("Given")
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_NOTHING, _ALL, _OVER, _ANSWERED = Told.NOTHING, Told.ALL, State.OVER, Kind.ANSWERED
+_NOTHING, _ALL, _OVER, _ANSWERED = SentState.NOTHING, SentState.ALL, State.OVER, AttemptOutcome.ANSWERED
 _HANG_UP = HangUp()
 
 
-class Moves(ABC):
+class Transitions(ABC):
     """What all moves share. `flowing` is whether pieces of the stream go straight to the client."""
 
     # The present target, if there is one.
     attempt: Attempt
     has_attempt = False
     _body = b""
-    _looked: Look | None = None
+    _looked: ParsedRequest | None = None
     # Whom it may go to, once it is known what it asks for.
     _route: Route | None = None
     # The provider that keeps what it refers to, if that is not kept here.
     _keeper = ""
     # Whether it goes on from what somebody keeps, and nobody knows who.
     _is_astray = False
-    _course: Course | None = None
+    _course: RetryState | None = None
     # Whether a key rests because of it.
     _has_rested = False
     # Whether its client hears signs of life while targets are tried, since there are several.
@@ -81,11 +81,11 @@ class Moves(ABC):
     # What is told if nothing can be done about a refusal.
     _refusal: Missed | None = None
     state = State.FRESH
-    told = Told.NOTHING
+    told = SentState.NOTHING
     flowing = False
     _is_telling = False
 
-    def __init__(self, service: Service, asked: ClientRequest, account: Account, memory: Memory) -> None:
+    def __init__(self, service: Runtime, asked: ClientRequest, account: RecordBuilder, memory: ExchangeStorage) -> None:
         self._service = service
         self._asked = asked
         self._account = account
@@ -95,7 +95,7 @@ class Moves(ABC):
         self._out: list[Command] = []
 
     @abstractmethod
-    def _move(self, event: Event) -> None:
+    def _move(self, event: ExchangeEvent) -> None:
         """Make the move that the table has for an event."""
 
     def _do(self, *commands: Command) -> None:
@@ -110,16 +110,16 @@ class Moves(ABC):
     ) -> None:
         """Have work done: at once, unless it takes so long that others would wait for it."""
         if size > INLINE:
-            self._wait(state, Work(partial(work, *given), size, paid))
+            self._wait(state, Offload(partial(work, *given), size, paid))
         else:
             self.state = state
             self._move(Done(work(*given)))
 
-    def _nothing(self, _: Event) -> None:
+    def _nothing(self, _: ExchangeEvent) -> None:
         """Nothing comes of it."""
         return
 
-    def _settle(self, kind: Kind, changes: RecordChanges) -> None:
+    def _settle(self, kind: AttemptOutcome, changes: RecordChanges) -> None:
         """All is known, also what became of the last call."""
         if self._course is not None:
             self._course.give_back()
@@ -134,13 +134,13 @@ class Moves(ABC):
             call, told = self.attempt.first_call, self._memory.told_id
             if call or told:
                 changes["facts"] = self._service.listener.answered(self._account.record, call, told)
-        self._do(Settle(changes))
+        self._do(Finalize(changes))
 
-    def _end_call(self, kind: Kind) -> None:
+    def _end_call(self, kind: AttemptOutcome) -> None:
         """The last call has ended, and others may follow."""
         self._account.update(attempts=self._ended_calls(kind))
 
-    def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
+    def _ended_calls(self, kind: AttemptOutcome) -> tuple[record.RecordedAttempt, ...]:
         if not self.has_attempt:
             return self._account.record.attempts
         if kind is _ANSWERED and self._course is not None and self._course.stays:
@@ -164,7 +164,7 @@ class Moves(ABC):
             return None
         return attempt.counting
 
-    def _pin(self, course: Course, attempt: Attempt) -> None:
+    def _pin(self, course: RetryState, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
         traffic, target, pin = self._service.traffic, attempt.target, course.pin
         conversation = course.conversation or self._moved_conversation(course, target)
@@ -174,7 +174,7 @@ class Moves(ABC):
             # It was only passed over for a moment, and its cache is there.
             return
         # A conversation that does not stay has no key and no rule of its own: only its cache is there.
-        here = Pin(target.id, attempt.key_digest(), course.rule) if course.is_sticky else Pin(target.id)
+        here = Affinity(target.id, attempt.key_digest(), course.rule) if course.is_sticky else Affinity(target.id)
         told = self._memory.told_id
         if pin is not None and pin == here and not told and traffic.pins.holds(conversation, pin):
             # It is where it was, and was used when it was looked for.
@@ -185,7 +185,7 @@ class Moves(ABC):
             # The next request may refer to it, and say nothing of how it all began.
             traffic.pin(owner, response_key(owner, told), here)
 
-    def _moved_conversation(self, course: Course, target: Target) -> str:
+    def _moved_conversation(self, course: RetryState, target: Target) -> str:
         """What a conversation is known by of which nobody had to know until now, if it is not with the line's first."""
         looked = self._looked
         if looked is not None and course.moved(target):
@@ -195,7 +195,7 @@ class Moves(ABC):
             course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)
         return course.conversation
 
-    def _respond(self, reply: Reply, kind: Kind) -> None:
+    def _respond(self, reply: FullReply, kind: AttemptOutcome) -> None:
         """Send a whole reply, which the last call came to."""
         if self.told is _NOTHING:
             self._settle(kind, reply.noted)

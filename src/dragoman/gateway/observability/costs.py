@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from dragoman.gateway.observability.record import Attempt, RecordChanges
+from dragoman.gateway.observability.record import RecordChanges, RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
@@ -24,7 +24,7 @@ from dragoman.prices.cost import CLASSES, Cost, cost_of, ladder_of, nano, price
 from dragoman.prices.reported_cost import MEMBERS, said_of
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
-from dragoman.records.journal_entry import Money, Tokens
+from dragoman.records.journal_entry import Money, TokenCounts
 from dragoman.routing.target import Target
 
 # What was used and not reported.
@@ -60,7 +60,7 @@ class _Simple(Struct, frozen=True, gc=False):
     entry: str
     tier: str
 
-    def spent(self, usage: Usage) -> tuple[Tokens, Money] | None:
+    def spent(self, usage: Usage) -> tuple[TokenCounts, Money] | None:
         """What counts took and cost that tell nothing else; None if these are not so simple."""
         total, output, read, thinking = usage.input, usage.output, usage.cache_read or 0, usage.thinking or 0
         written = usage.cache_write or 0
@@ -78,7 +78,7 @@ class _Simple(Struct, frozen=True, gc=False):
         if paid + said + cached + kept > _DEAREST:
             return None
         money = Money(paid, said, cached, kept, 0, 0, 0, 0, self.unpriced, self.version, self.entry, self.tier)
-        return Tokens(total, read, written, 0, output, thinking), money
+        return TokenCounts(total, read, written, 0, output, thinking), money
 
 
 class _Known(Struct, frozen=True):
@@ -99,7 +99,9 @@ class Costs:
         # What is known of a target, by its id, the name in the answer and the tier, and until when.
         self._known: dict[tuple[str, str, str], _Known] = {}
 
-    def spent(self, target: Target, usage: Usage, answered_by: str = "", asked_tier: str = "") -> tuple[Tokens, Money]:
+    def spent(
+        self, target: Target, usage: Usage, answered_by: str = "", asked_tier: str = ""
+    ) -> tuple[TokenCounts, Money]:
         """What a call took and cost that told its counts; `answered_by` is the model that the answer names."""
         tier = tier_of(usage, asked_tier, target.provider.upstream)
         known = self._of(target, answered_by, tier)
@@ -110,7 +112,7 @@ class Costs:
         facts = known.facts
         if has_runs(usage):
             if has_too_many_runs(usage):
-                return Tokens(), Money(unpriced=("counts",), said=said_of(usage))
+                return TokenCounts(), Money(unpriced=("counts",), said=said_of(usage))
             provider, now = target.provider, self._wall()
             cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
@@ -120,7 +122,7 @@ class Costs:
             tokens = _tokens(counted)
         money = self._money(cost, said_of(usage))
         if not _can_be(tokens) or money.total > _DEAREST:
-            return Tokens(), Money(unpriced=("counts",), said=money.said)
+            return TokenCounts(), Money(unpriced=("counts",), said=money.said)
         return tokens, money
 
     def unreported(self, target: Target) -> Money:
@@ -129,7 +131,7 @@ class Costs:
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None or any(astuple(replace(rates, request=None))):
             return UNREPORTED
-        return self._money(price(facts, classes.Tokens(), STANDARD), None)
+        return self._money(price(facts, classes.TokenClasses(), STANDARD), None)
 
     def _money(self, cost: Cost, said: int | None) -> Money:
         amounts = astuple(cost)[: len(CLASSES)]
@@ -157,7 +159,7 @@ class Costs:
         return found
 
     def _simple(self, facts: ModelFacts | None, tier: str) -> _Simple | None:
-        ladder, cost = ladder_of(facts, tier), price(facts, classes.Tokens(), tier)
+        ladder, cost = ladder_of(facts, tier), price(facts, classes.TokenClasses(), tier)
         version = self._version(cost)
         if ladder is None:
             return _Simple(0, 0, 0, 0, _MOST_TOKENS, cost.unpriced, version, cost.entry, tier)
@@ -200,19 +202,19 @@ def _tells_nothing(fields: JsonObject) -> bool:
     return _OTHERS.isdisjoint(fields) and not tells_more(fields)
 
 
-def _can_be(tokens: Tokens) -> bool:
+def _can_be(tokens: TokenCounts) -> bool:
     """Whether a call may have taken so much: one count that is none makes up for no other."""
     if min(astuple(tokens)) < 0 or tokens.searches > _MOST_SEARCHES:
         return False
     return tokens.input + tokens.output <= _MOST_TOKENS
 
 
-def _tokens(counted: classes.Tokens) -> Tokens:
+def _tokens(counted: classes.TokenClasses) -> TokenCounts:
     """Disjoint classes as they are accounted for: what caches took is of the input, whatever its lifetime."""
     written = counted.cache_write + counted.cache_write_1h
     if counted.others:
         written += sum(count for name, count in counted.others.items() if name.startswith("cache_write"))
-    return Tokens(
+    return TokenCounts(
         counted.input + counted.cache_read + written,
         counted.cache_read,
         written,
@@ -223,11 +225,11 @@ def _tokens(counted: classes.Tokens) -> Tokens:
     )
 
 
-def added(tokens: Iterable[Tokens]) -> Tokens:
+def added(tokens: Iterable[TokenCounts]) -> TokenCounts:
     """Several counts together."""
-    total = Tokens()
+    total = TokenCounts()
     for each in tokens:
-        total = Tokens(
+        total = TokenCounts(
             total.input + each.input,
             total.cache_read + each.cache_read,
             total.cache_write + each.cache_write,
@@ -239,7 +241,7 @@ def added(tokens: Iterable[Tokens]) -> Tokens:
     return total
 
 
-def together(attempts: tuple[Attempt, ...]) -> RecordChanges:
+def together(attempts: tuple[RecordedAttempt, ...]) -> RecordChanges:
     """The attempts of an exchange with their total tokens and cost."""
     spent = [attempt for attempt in attempts if attempt.money is not None or attempt.tokens is not None]
     if not spent:

@@ -7,9 +7,19 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
+from dragoman.records.journal_entry import (
+    ANSWERED,
+    CANCELLED,
+    FAILED,
+    OPEN,
+    REFUSED,
+    CallEntry,
+    JournalEntry,
+    LossEntry,
+    TokenCounts,
+)
 from dragoman.routing.target import Target
 from dragoman.translate import LossLine, heaviest_first
 
@@ -31,12 +41,12 @@ _MOST_LOSSES = 256
 _LEFT = "cancelled"
 
 
-def settled_entry(record: Record, addresses: str) -> Entry:
+def settled_entry(record: Record, addresses: str) -> JournalEntry:
     """What is known of an exchange that is settled."""
     started, tokens, attempts, facts = record.started, record.tokens, record.attempts, record.facts
     if tokens is None and record.usage is not None:
         tokens = tokens_of(record.usage)
-    return Entry(
+    return JournalEntry(
         record.id,
         int(record.time * _MICROSECONDS),
         outcome_of(record),
@@ -79,13 +89,13 @@ def settled_entry(record: Record, addresses: str) -> Entry:
     )
 
 
-def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> Entry:
+def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:
     """What is known of an exchange for which a target is about to be asked, with a request of so many bytes."""
     provider, model, served = record.provider, record.model, record.served
     if target is not None:
         provider, model, served = target.provider.name, target.shown, target.endpoint.protocol
     facts, program = record.facts, record.program
-    return Entry(
+    return JournalEntry(
         record.id,
         int(record.time * _MICROSECONDS),
         OPEN,
@@ -145,9 +155,9 @@ def address_of(address: str, kept: str) -> str:
     return str(ipaddress.ip_network(f"{found}/{_IPV4 if found.version == 4 else _IPV6}", strict=False))
 
 
-def tokens_of(usage: Usage) -> Tokens:
+def tokens_of(usage: Usage) -> TokenCounts:
     """What a provider reports, as it is added up: a count that it leaves out is none."""
-    return Tokens(
+    return TokenCounts(
         input=usage.input,
         cache_read=usage.cache_read or 0,
         cache_write=usage.cache_write or 0,
@@ -157,12 +167,12 @@ def tokens_of(usage: Usage) -> Tokens:
     )
 
 
-def _call(attempt: Attempt, started: float) -> Call:
+def _call(attempt: RecordedAttempt, started: float) -> CallEntry:
     tokens = attempt.tokens
     if tokens is None and attempt.usage is not None:
         tokens = tokens_of(attempt.usage)
     first, ended = attempt.first, attempt.ended
-    return Call(
+    return CallEntry(
         attempt.provider,
         attempt.model[_CUT],
         attempt.protocol,
@@ -180,10 +190,12 @@ def _call(attempt: Attempt, started: float) -> Call:
     )
 
 
-def _lost(losses: Sequence[LossLine]) -> tuple[Lost, ...]:
+def _lost(losses: Sequence[LossLine]) -> tuple[LossEntry, ...]:
     if len(losses) > _MOST_LOSSES:
         losses = heaviest_first(losses)
-    return tuple([Lost(line["feature"], line["fate"], recorded_place(line["at"])) for line in losses[:_MOST_LOSSES]])
+    return tuple(
+        [LossEntry(line["feature"], line["fate"], recorded_place(line["at"])) for line in losses[:_MOST_LOSSES]]
+    )
 
 
 def recorded_place(at: str) -> str:

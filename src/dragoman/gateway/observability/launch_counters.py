@@ -41,7 +41,7 @@ def launch_name(said: bytes | None) -> str:
     return text if is_launch_name(text) else ""
 
 
-class Tally(Struct, kw_only=True):
+class LaunchCount(Struct, kw_only=True):
     """What was counted of one launch."""
 
     # Everything that was asked, and conversations among it; those of them that failed.
@@ -80,20 +80,20 @@ class Tally(Struct, kw_only=True):
             self.session, self.session_time = session, record.time
 
 
-class Told(Struct, frozen=True):
+class WorkerLaunchCount(Struct, frozen=True):
     """A tally as one process tells it, and which process that is: one that was started anew has counted less."""
 
     process: str
-    tally: Tally
+    tally: LaunchCount
 
 
-class Tallies:
+class LaunchCounters:
     """The tallies of one process, by the name of the gateway key and of the launch."""
 
     def __init__(self) -> None:
         self._process = random_token(12)
         # The one that was counted last stands last.
-        self._found: dict[tuple[str, str], Tally] = {}
+        self._found: dict[tuple[str, str], LaunchCount] = {}
         self._of_key: dict[str, int] = {}
 
     def count(self, record: Record) -> None:
@@ -101,15 +101,15 @@ class Tallies:
         named = record.key, record.launch
         tally = self._found.pop(named, None)
         if tally is None:
-            tally = Tally()
+            tally = LaunchCount()
             self._make_room(record.key)
             self._of_key[record.key] = self._of_key.get(record.key, 0) + 1
         tally.count(record)
         self._found[named] = tally
 
-    def told(self, key: str, name: str) -> Told:
+    def told(self, key: str, name: str) -> WorkerLaunchCount:
         """What was counted of a launch under a key; nothing of one that is not known."""
-        return Told(self._process, self._found.get((key, name)) or Tally())
+        return WorkerLaunchCount(self._process, self._found.get((key, name)) or LaunchCount())
 
     def _make_room(self, key: str) -> None:
         """Let the oldest go: of the same key if that has as many as it may have, else of whomever."""
@@ -125,10 +125,10 @@ class Tallies:
             del self._of_key[oldest[0]]
 
 
-def summed(told: Iterable[Told]) -> tuple[list[str], Tally]:
+def summed(told: Iterable[WorkerLaunchCount]) -> tuple[list[str], LaunchCount]:
     """What all processes counted together, and which they are."""
     processes: list[str] = []
-    whole = Tally()
+    whole = LaunchCount()
     for each in told:
         processes.append(each.process)
         tally = each.tally

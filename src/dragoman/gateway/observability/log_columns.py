@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.money import least_dollars, short_dollars
 from dragoman.sessions.classes import MAIN, class_of
@@ -239,7 +239,7 @@ def _reason_of(record: Record) -> str:
     return f"{record.failure}: {missed}" if missed else record.failure
 
 
-def _missed(attempts: Iterable[Attempt], known: str) -> str:
+def _missed(attempts: Iterable[RecordedAttempt], known: str) -> str:
     """The calls that failed: whom they went to, what they were answered, and of which kind that is if not known."""
     told: dict[str, int] = {}
     for attempt in attempts:

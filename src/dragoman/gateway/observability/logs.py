@@ -16,10 +16,10 @@ from typing import TextIO
 from dragoman.errors import WireError
 from dragoman.gateway.observability.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.observability.log_writer import LogWriter
-from dragoman.gateway.observability.record import Attempt, Record
+from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
-from dragoman.records.journal_entry import Considered, Money
+from dragoman.records.journal_entry import CandidateEntry, Money
 from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.translate import changes_in
 from dragoman.wire.json import encode
@@ -159,7 +159,7 @@ def _dollars(money: Money) -> str | None:
     return None if money.known is None else in_units(money.known, NANO)
 
 
-def _tried(attempt: Attempt, money: Money | None, cost: str | None) -> JsonValue:
+def _tried(attempt: RecordedAttempt, money: Money | None, cost: str | None) -> JsonValue:
     """One of the calls that were made for an exchange, and what became of it; `cost` is what `money` comes to."""
     told: JsonObject = {
         "target": f"{attempt.provider}/{attempt.model[:_SHOWN]}",
@@ -178,7 +178,7 @@ def _tried(attempt: Attempt, money: Money | None, cost: str | None) -> JsonValue
     return told
 
 
-def _considered(found: Considered) -> JsonValue:
+def _considered(found: CandidateEntry) -> JsonValue:
     """One of the targets that an exchange might have gone to; what is not known is left out."""
     told: JsonObject = {"target": found.target[:_SHOWN]}
     if found.why:

@@ -16,12 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.admission import Load
-from dragoman.gateway.observability.launch_counters import Tallies
+from dragoman.gateway.observability.launch_counters import LaunchCounters
 from dragoman.gateway.observability.log_columns import thread_in
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.usage_recorder import Recorded
-from dragoman.routing.health_state import Level
+from dragoman.gateway.observability.usage_recorder import RecordingStatus
+from dragoman.routing.health_state import HealthLevel
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200
@@ -39,11 +39,18 @@ _LARGE = 64 * 1024
 # More than any exchange takes; a provider may report anything.
 _MOST_TOKENS = 1 << 40
 # From the best to the worst.
-_LEVELS = (Level.GOOD, Level.SUSPECT, Level.RAMPING, Level.PROBED, Level.KEYLESS, Level.RESTING)
+_LEVELS = (
+    HealthLevel.GOOD,
+    HealthLevel.SUSPECT,
+    HealthLevel.RAMPING,
+    HealthLevel.PROBED,
+    HealthLevel.KEYLESS,
+    HealthLevel.RESTING,
+)
 TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
 
 
-class Spread(Struct):
+class Histogram(Struct):
     """How values are spread over the buckets; the last one is for everything above."""
 
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATIONS) + 1))
@@ -55,7 +62,7 @@ class Spread(Struct):
         self.total += value
 
 
-class Cell(Struct):
+class MetricCell(Struct):
     """What was counted of one route and outcome."""
 
     client: str
@@ -65,8 +72,8 @@ class Cell(Struct):
     status: int
     requests: int = 0
     tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(TOKENS))
-    duration: Spread = msgspec.field(default_factory=Spread)
-    first: Spread = msgspec.field(default_factory=Spread)
+    duration: Histogram = msgspec.field(default_factory=Histogram)
+    first: Histogram = msgspec.field(default_factory=Histogram)
     # Nano-dollars; exchanges of which something had no price, and those whose tokens were counted here.
     cost: int = 0
     unpriced: int = 0
@@ -76,7 +83,7 @@ class Cell(Struct):
 class Snapshot(Struct):
     """Everything one process counted, to be added to that of its siblings."""
 
-    cells: list[Cell]
+    cells: list[MetricCell]
     # (client, dialect, feature, fate) and (client, provider, kind).
     losses: list[tuple[str, str, str, str, int]]
     failures: list[tuple[str, str, str, int]]
@@ -87,8 +94,8 @@ class Snapshot(Struct):
     # (provider, kind).
     attempts: list[tuple[str, str, int]] = []
     # How targets stand, how many do of those that have no label, and how many keys of each provider rest.
-    standings: dict[str, Level] = {}
-    unnamed: dict[Level, int] = {}
+    standings: dict[str, HealthLevel] = {}
+    unnamed: dict[HealthLevel, int] = {}
     resting: dict[str, int] = {}
     # (provider, result), and what each check found last and when.
     checks: list[tuple[str, str, int]] = []
@@ -96,7 +103,7 @@ class Snapshot(Struct):
     # Exchanges that a collector was to be told of, by what became of that.
     told: dict[str, int] = {}
     # What became of what was written down; None if nothing is.
-    recorded: Recorded | None = None
+    recorded: RecordingStatus | None = None
     # (provider, nano-dollars): what providers say that they cost, and how much more that is than what is known here.
     said: list[tuple[str, int]] = []
     said_beyond: list[tuple[str, int]] = []
@@ -110,7 +117,7 @@ class Metrics:
     def __init__(self) -> None:
         # What has ended and is not counted yet.
         self._ended: list[Record] = []
-        self._cells: dict[tuple[str, str, str, str, int], Cell] = {}
+        self._cells: dict[tuple[str, str, str, str, int], MetricCell] = {}
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
@@ -123,16 +130,16 @@ class Metrics:
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
-        self.tallies = Tallies()
+        self.tallies = LaunchCounters()
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None
         # What became of what was written down.
-        self.recorded: Callable[[], Recorded | None] = lambda: None
+        self.recorded: Callable[[], RecordingStatus | None] = lambda: None
         # What providers have to do at this moment.
         self.loads: Callable[[], dict[str, Load]] = dict
         # How targets stand that were asked, and how many keys of each provider rest.
-        self.levels: Callable[[], dict[str, Level]] = dict
+        self.levels: Callable[[], dict[str, HealthLevel]] = dict
         self.resting: Callable[[], dict[str, int]] = dict
         # Whether the name of a target may be told; those of others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
@@ -205,13 +212,13 @@ class Metrics:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
         self._told[result] = self._told.get(result, 0) + number
 
-    def _new_cell(self, key: tuple[str, str, str, str, int]) -> Cell:
+    def _new_cell(self, key: tuple[str, str, str, str, int]) -> MetricCell:
         client, provider, dialect, model, status = key
         if len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
             model, status = OTHER, 100 * (status // 100)
             key = (client, provider, dialect, model, status)
-        made = Cell(client=client, provider=provider, dialect=dialect, model=model, status=status)
+        made = MetricCell(client=client, provider=provider, dialect=dialect, model=model, status=status)
         return self._cells.setdefault(key, made)
 
     def snapshot(self) -> Snapshot:
@@ -238,12 +245,12 @@ class Metrics:
             threads=[(*key, count) for key, count in self._threads.items()],
         )
 
-    def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
+    def _labelled(self, levels: Mapping[str, HealthLevel]) -> tuple[dict[str, HealthLevel], dict[HealthLevel, int]]:
         """How targets stand by their labels, and how many do for which there is none: clients may make names up."""
-        labelled: dict[str, Level] = {}
-        unnamed: dict[Level, int] = {}
+        labelled: dict[str, HealthLevel] = {}
+        unnamed: dict[HealthLevel, int] = {}
         # Those that something is wrong with are worth a label before the others.
-        for target, level in sorted(levels.items(), key=lambda known: known[1] is Level.GOOD):
+        for target, level in sorted(levels.items(), key=lambda known: known[1] is HealthLevel.GOOD):
             label = printable(target)
             if not self.may_name(target) or (label not in self._targets and len(self._targets) >= _TARGETS_LIMIT):
                 unnamed[level] = unnamed.get(level, 0) + 1
@@ -267,7 +274,7 @@ class Metrics:
         return model
 
 
-def worse(one: Level | None, other: Level) -> Level:
+def worse(one: HealthLevel | None, other: HealthLevel) -> HealthLevel:
     """The worse of two levels."""
     return other if one is None or _LEVELS.index(other) > _LEVELS.index(one) else one
 

@@ -6,15 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import asdict
 
-from dragoman.gateway.observability.metrics import DURATIONS, OTHER, TOKENS, Cell, Snapshot, Spread, printable, worse
-from dragoman.gateway.observability.usage_recorder import Recorded
+from dragoman.gateway.observability.metrics import (
+    DURATIONS,
+    OTHER,
+    TOKENS,
+    Histogram,
+    MetricCell,
+    Snapshot,
+    printable,
+    worse,
+)
+from dragoman.gateway.observability.usage_recorder import RecordingStatus
 from dragoman.model.features import weight_of
-from dragoman.routing.health_state import Level
+from dragoman.routing.health_state import HealthLevel
 
 
 def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:
     """Prometheus text of all processes together; `stored_bytes` is what the store that they share holds, if known."""
-    cells: dict[tuple[str, str, str, str, int], Cell] = {}
+    cells: dict[tuple[str, str, str, str, int], MetricCell] = {}
     for snapshot in snapshots:
         for cell in snapshot.cells:
             _add(cells, cell)
@@ -82,11 +91,11 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
     return ("\n".join(lines) + "\n").encode()
 
 
-def _add(cells: dict[tuple[str, str, str, str, int], Cell], cell: Cell) -> None:
+def _add(cells: dict[tuple[str, str, str, str, int], MetricCell], cell: MetricCell) -> None:
     key = (cell.client, cell.provider, cell.dialect, cell.model, cell.status)
     total = cells.get(key)
     if total is None:
-        total = Cell(client=key[0], provider=key[1], dialect=key[2], model=key[3], status=key[4])
+        total = MetricCell(client=key[0], provider=key[1], dialect=key[2], model=key[3], status=key[4])
         cells[key] = total
     total.requests += cell.requests
     total.cost += cell.cost
@@ -107,7 +116,7 @@ def _summed(rows: Iterable[Iterable[tuple[str | int, ...]]], width: int) -> dict
     return total
 
 
-def _costs(lines: list[str], cells: Sequence[Cell], snapshots: Sequence[Snapshot]) -> None:
+def _costs(lines: list[str], cells: Sequence[MetricCell], snapshots: Sequence[Snapshot]) -> None:
     """Money in nano-dollars, of which a counter loses nothing, and what is not known of it."""
     families = (
         ("cost_nano_usd_total", "What exchanges cost, as far as that is known.", [cell.cost for cell in cells]),
@@ -130,12 +139,12 @@ def _costs(lines: list[str], cells: Sequence[Cell], snapshots: Sequence[Snapshot
         lines.append(f'dragoman_said_cost_beyond_nano_usd{{provider="{_escaped(provider)}"}} {amount}')
 
 
-def _spreads(lines: list[str], name: str, words: str, cells: Iterable[Cell], *, first: bool) -> None:
+def _spreads(lines: list[str], name: str, words: str, cells: Iterable[MetricCell], *, first: bool) -> None:
     """One histogram by client, provider and dialect: finer labels would make very many series."""
-    merged: dict[tuple[str, str, str], Spread] = {}
+    merged: dict[tuple[str, str, str], Histogram] = {}
     for cell in cells:
         spread = cell.first if first else cell.duration
-        into = merged.setdefault((cell.client, cell.provider, cell.dialect), Spread())
+        into = merged.setdefault((cell.client, cell.provider, cell.dialect), Histogram())
         into.counts = [a + b for a, b in zip(into.counts, spread.counts, strict=True)]
         into.total += spread.total
     _family(lines, name, "histogram", words)
@@ -167,16 +176,16 @@ def _loads(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
 
 def _standings(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     """How targets stand: 1 for the level that each is at. Workers know nearly the same, and the worst is told."""
-    found: dict[str, Level] = {}
+    found: dict[str, HealthLevel] = {}
     for snapshot in snapshots:
         for target, level in snapshot.standings.items():
             found[target] = worse(found.get(target), level)
-    unnamed = {level: max((each.unnamed.get(level, 0) for each in snapshots), default=0) for level in Level}
+    unnamed = {level: max((each.unnamed.get(level, 0) for each in snapshots), default=0) for level in HealthLevel}
     if not found and not any(unnamed.values()):
         return
     _family(lines, "target_standing", "gauge", "How a target stands: 1 for its level; for others, how many there are.")
     for target, stands in sorted(found.items()):
-        for level in Level:
+        for level in HealthLevel:
             labels = f'target="{_escaped(target)}",level="{level.value}"'
             lines.append(f"dragoman_target_standing{{{labels}}} {int(level is stands)}")
     if any(unnamed.values()):
@@ -208,7 +217,7 @@ _RECORDED = {
 }
 
 
-def _recorded(lines: list[str], found: Sequence[Recorded]) -> None:
+def _recorded(lines: list[str], found: Sequence[RecordingStatus]) -> None:
     """What became of what was written down, of all workers together."""
     if not found:
         return
@@ -222,7 +231,7 @@ def _family(lines: list[str], name: str, kind: str, words: str) -> None:
     lines.append(f"# TYPE dragoman_{name} {kind}")
 
 
-def _labels(cell: Cell) -> str:
+def _labels(cell: MetricCell) -> str:
     return (
         f'client="{cell.client}",provider="{_escaped(cell.provider)}",dialect="{cell.dialect}",'
         f'model="{_escaped(cell.model)}"'

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from dragoman.model.failure import FailureKind
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CONVERSATION, Considered, Money, Tokens
-from dragoman.sessions.facts import NOTHING, Facts
+from dragoman.records.journal_entry import CONVERSATION, CandidateEntry, Money, TokenCounts
+from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.translate import LossLine
 
 
-class Attempt(Struct, frozen=True):
+class RecordedAttempt(Struct, frozen=True):
     """One call to a provider: when it was made, and the status of the answer, 0 if there was none."""
 
     provider: str
@@ -33,7 +33,7 @@ class Attempt(Struct, frozen=True):
     # Whether the provider may have worked for it, though nothing of that was heard.
     maybe_billed: bool = False
     # The usage as it is accounted for, whether it was counted here for want of one, and what it cost.
-    tokens: Tokens | None = None
+    tokens: TokenCounts | None = None
     estimated: bool = False
     money: Money | None = None
 
@@ -65,10 +65,10 @@ class Record(Struct, frozen=True):
     policy: str = ""
     reason: str = ""
     # Whom else it might have gone to, where somebody had to be ranked, and how many more there were, if any.
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[CandidateEntry, ...] = ()
     considered_more: int | None = None
     stream: bool = False
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[RecordedAttempt, ...] = ()
     # Targets that had no place for a call, in time or at all: nobody was asked there.
     full: tuple[str, ...] = ()
     status: int = 0
@@ -87,7 +87,7 @@ class Record(Struct, frozen=True):
     advice: str = ""
     # Of all attempts together: what they took (None if nobody said and nothing was counted), whether any of it was
     # counted here, and what it cost.
-    tokens: Tokens | None = None
+    tokens: TokenCounts | None = None
     estimated: bool = False
     money: Money | None = None
     # Why the answer ended, which model it says it is from, and what its provider calls it.
@@ -97,7 +97,7 @@ class Record(Struct, frozen=True):
     # Bytes of the request, as far as it was read.
     size: int = 0
     # What it shows of who is speaking.
-    facts: Facts = NOTHING
+    facts: ExchangeFacts = NOTHING
     # The client's `traceparent` and `tracestate`, where it sent any that may be used.
     trace: str = ""
     trace_state: str = ""
@@ -128,10 +128,10 @@ class RecordChanges(TypedDict, total=False):
     route: str
     policy: str
     reason: str
-    considered: tuple[Considered, ...]
+    considered: tuple[CandidateEntry, ...]
     considered_more: int | None
     stream: bool
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RecordedAttempt, ...]
     full: tuple[str, ...]
     status: int
     first: float
@@ -141,13 +141,13 @@ class RecordChanges(TypedDict, total=False):
     why: str
     at_door: bool
     advice: str
-    tokens: Tokens | None
+    tokens: TokenCounts | None
     estimated: bool
     money: Money | None
     stop: str
     answered_by: str
     response_id: str
     size: int
-    facts: Facts
+    facts: ExchangeFacts
     trace: str
     trace_state: str

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.gateway.observability.record import Record, RecordChanges
 
 
-class Account(Struct, eq=False):
+class RecordBuilder(Struct, eq=False):
     """Holds the present record. Once it is settled nothing changes it any more, whatever happens to the connection."""
 
     record: Record

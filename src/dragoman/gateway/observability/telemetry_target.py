@@ -13,13 +13,13 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from dragoman.config.settings import Settings
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.providers.provider import Provider
-from dragoman.records.journal_entry import Entry
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_ingest import Told
-from dragoman.records.thread_assignment import Placed
+from dragoman.records.thread_assignment import AssignedThread
 from dragoman.telemetry import genai_attributes
-from dragoman.telemetry.export_queue import Collector, Telemetry
+from dragoman.telemetry.export_queue import Collector, TelemetryExporter
 from dragoman.telemetry.spans import ProviderPlace
 
 # How long the end may wait for a collector, in seconds (pitfall 437).
@@ -27,14 +27,14 @@ LAST_MOMENTS = 2.0
 _PORTS = {"http": 80, "https": 443}
 
 
-class ToldCollector:
+class TelemetryTarget:
     """The collector of the present service; another one takes its place when the configuration names another."""
 
-    def __init__(self, service: Callable[[], Service]) -> None:
+    def __init__(self, service: Callable[[], Runtime]) -> None:
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._collector: Collector | None = None
-        self._telemetry: Telemetry | None = None
+        self._telemetry: TelemetryExporter | None = None
         self._closing: set[asyncio.Future[None]] = set()
 
     def follow(self) -> None:
@@ -48,7 +48,7 @@ class ToldCollector:
             self._end(former)
         if collector is not None:
             count = self._service().metrics.count_told
-            self._telemetry = Telemetry(collector, self._places, self._warn, count)
+            self._telemetry = TelemetryExporter(collector, self._places, self._warn, count)
             self._telemetry.start()
 
     @property
@@ -56,7 +56,7 @@ class ToldCollector:
         """Who hears of exchanges in the drain's thread; None if there is nobody to be told."""
         return self.tell if self._telemetry is not None else None
 
-    def tell(self, placed: Sequence[tuple[Entry, Placed]]) -> None:
+    def tell(self, placed: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
         """Leave exchanges to be told that are in the tables; from the drain's thread."""
         telemetry = self._telemetry
         if telemetry is not None:
@@ -70,7 +70,7 @@ class ToldCollector:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _end(self, telemetry: Telemetry) -> None:
+    def _end(self, telemetry: TelemetryExporter) -> None:
         ended: asyncio.Future[None] = self._loop.create_future()
         self._closing.add(ended)
         ended.add_done_callback(self._closing.discard)

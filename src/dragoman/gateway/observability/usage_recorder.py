@@ -23,7 +23,7 @@ from dragoman.routing.target import Target
 from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
-    from dragoman.records.ingest_thread import Drain
+    from dragoman.records.ingest_thread import IngestThread
     from dragoman.records.journal import Journal
     from dragoman.records.journal_ingest import Told
     from dragoman.records.journal_sync import JournalSync
@@ -34,7 +34,7 @@ _STRANGERS = 60
 _MINUTE = 60.0
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordingStatus(Struct, frozen=True, kw_only=True):
     """What became of what was written down, for `/metrics` and `/readyz`."""
 
     rows: int = 0
@@ -50,7 +50,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     unpriced: int = 0
 
 
-class Accounting:
+class UsageRecorder:
     """The journal of one process and its drain. It outlives changes of the configuration."""
 
     def __init__(self, storage: Storage, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Accounting:
         self._log = log
         self._clock = clock
         self._journal: Journal | None = None
-        self._drain: Drain | None = None
+        self._drain: IngestThread | None = None
         self._sync: JournalSync | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = False
@@ -73,7 +73,7 @@ class Accounting:
         if self._journal is not None or not storage.records or storage.path in ("", MEMORY):
             return
         # Here: commands that make a service to look something up account for nothing.
-        from dragoman.records.ingest_thread import Drain
+        from dragoman.records.ingest_thread import IngestThread
         from dragoman.records.journal import Journal
         from dragoman.records.journal_directory import folder_of
         from dragoman.records.journal_sync import JournalSync
@@ -86,7 +86,7 @@ class Accounting:
         else:
             self._journal = Journal(folder)
         self._tell_change(not self._journal.problem)
-        self._drain = Drain(
+        self._drain = IngestThread(
             storage.path,
             self._journal,
             days=storage.record_days,
@@ -155,12 +155,12 @@ class Accounting:
         """Whether nobody is to be asked, since it could not be written down."""
         return self._storage.when_full == REFUSE and bool(self.problem)
 
-    def recorded(self) -> Recorded | None:
+    def recorded(self) -> RecordingStatus | None:
         """What became of what was written down; None if nothing is."""
         journal, drain = self._journal, self._drain
         if journal is None or drain is None:
             return None
-        return Recorded(
+        return RecordingStatus(
             rows=drain.rows,
             backlog=drain.backlog,
             damaged=drain.damaged,

@@ -17,7 +17,7 @@ from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import places
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.model.jsonvalue import JsonObject
 
@@ -26,7 +26,7 @@ from dragoman.model.jsonvalue import JsonObject
 LOOK_EVERY = 0.5
 
 
-class Duty(Struct, frozen=True, kw_only=True):
+class WorkerSettings(Struct, frozen=True, kw_only=True):
     """What a worker is told: how to read its settings again, how closed it has to be, and where its siblings are."""
 
     # Gives the settings as they are now, or a `ConfigError` for a file that is wrong or not trusted.
@@ -40,7 +40,7 @@ class Duty(Struct, frozen=True, kw_only=True):
     seen: Fingerprint | None = None
     # Which of the workers it is, and what they share.
     number: int = 0
-    page: Page = field(default_factory=Page)
+    page: SharedMemory = field(default_factory=SharedMemory)
     # What a sibling says to be told what was counted; empty for one without siblings.
     token: bytes = b""
     # What a SIGHUP means.
@@ -54,7 +54,7 @@ class Duty(Struct, frozen=True, kw_only=True):
 class Configuration:
     """The settings that apply, and how closed the gateway is. `quiet` is for one whose workers tell."""
 
-    def __init__(self, duty: Duty, settings: Settings, *, quiet: bool = False) -> None:
+    def __init__(self, duty: WorkerSettings, settings: Settings, *, quiet: bool = False) -> None:
         self._duty = duty
         self._quiet = quiet
         self.protection = protection = duty.page.closed_with(duty.protection or protection_of(settings))

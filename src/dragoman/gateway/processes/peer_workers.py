@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
-from dragoman.gateway.observability.launch_counters import Told
+from dragoman.gateway.observability.launch_counters import WorkerLaunchCount
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.processes.handshake import HOST, accept, dial
-from dragoman.gateway.processes.shared_memory import Page
-from dragoman.gateway.processes.worker_channel import ASKING, TELLING, Channel, Malformed
+from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.processes.worker_channel import ASKING, TELLING, Malformed, WorkerChannel
 
 T = TypeVar("T")
 _COUNTERS = b"c"
@@ -26,7 +26,7 @@ _LAUNCH = b"l"
 _LENGTH_BYTES = 2
 _PATIENCE = 2.0
 _DECODER = msgspec.json.Decoder(Snapshot)
-_TALLY = msgspec.json.Decoder(Told)
+_TALLY = msgspec.json.Decoder(WorkerLaunchCount)
 _NAMED = msgspec.json.Decoder(tuple[str, str])
 _ENCODER = msgspec.json.Encoder()
 _LIMIT = 64 * 1024 * 1024
@@ -39,15 +39,15 @@ def new_token() -> bytes:
     return secrets.token_bytes(TOKEN_BYTES)
 
 
-class OtherWorkers:
+class PeerWorkers:
     """The workers of one gateway, as one of them sees the others."""
 
-    def __init__(self, page: Page, number: int, token: bytes, metrics: Metrics) -> None:
+    def __init__(self, page: SharedMemory, number: int, token: bytes, metrics: Metrics) -> None:
         self._page = page
         self._number = number
         self._token = token
         self._metrics = metrics
-        self.channel = Channel(page, number, token)
+        self.channel = WorkerChannel(page, number, token)
         self._server: asyncio.Server | None = None
         self._heard: set[asyncio.StreamWriter] = set()
 
@@ -71,7 +71,7 @@ class OtherWorkers:
         """What the others counted; one that does not answer has gone, and its successor counts anew."""
         return await self._gathered(_COUNTERS, _DECODER)
 
-    async def tallies(self, key: str, name: str) -> list[Told]:
+    async def tallies(self, key: str, name: str) -> list[WorkerLaunchCount]:
         """What the others counted of a launch."""
         named = _ENCODER.encode((key, name))
         return await self._gathered(_LAUNCH + len(named).to_bytes(_LENGTH_BYTES) + named, _TALLY)

@@ -21,7 +21,7 @@ _ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
 _MARKS, _SLOT, _BYTES = 3, 3, 8
 
 
-class Page:
+class SharedMemory:
     """The page, for so many workers."""
 
     def __init__(self, workers: int = 1) -> None:

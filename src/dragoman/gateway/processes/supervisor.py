@@ -19,10 +19,10 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, places
-from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import listen
 from dragoman.gateway.processes.peer_workers import new_token
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, tell_waiting
@@ -50,7 +50,7 @@ _HELD_BACK = _WATCHED | {END_NOW}
 
 
 def serve(
-    duty: Duty,
+    duty: WorkerSettings,
     settings: Settings,
     listener: socket.socket,
     ready: Callable[[], None],
@@ -65,7 +65,7 @@ def serve(
     check_store(settings.storage)
     listen(listener)
     workers = settings.server.workers
-    duty = replace(duty, page=Page(workers), longest_turn=longest_turn)
+    duty = replace(duty, page=SharedMemory(workers), longest_turn=longest_turn)
     try:
         if workers == 1:
             return _work(duty, settings, listener, ready)
@@ -93,7 +93,7 @@ def raise_file_limit() -> None:
             return
 
 
-def _work(duty: Duty, settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> int:
+def _work(duty: WorkerSettings, settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> int:
     async def main() -> None:
         await Worker(duty, settings).run(listener, ready)
 
@@ -127,7 +127,7 @@ class Supervisor:
 
     def __init__(
         self,
-        duty: Duty,
+        duty: WorkerSettings,
         settings: Settings,
         listener: socket.socket,
         longest_start: float = LONGEST_START,

@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 
 _BEAT = 1.0
 _STDERR = 2
@@ -34,7 +34,9 @@ def tell_where_when_asked() -> None:
 class Watchdog:
     """One for a worker; without a limit, or with a supervisor, it only notes that the loop turns."""
 
-    def __init__(self, page: Page, worker: int, longest_turn: float | None, *, supervised: bool = False) -> None:
+    def __init__(
+        self, page: SharedMemory, worker: int, longest_turn: float | None, *, supervised: bool = False
+    ) -> None:
         self._page = page
         self._worker = worker
         self._limit = None if supervised else longest_turn

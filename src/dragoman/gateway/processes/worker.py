@@ -24,20 +24,20 @@ from weakref import WeakSet
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.app import App
-from dragoman.gateway.cooldown_persistence import KeptRests
+from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.observability.telemetry_target import ToldCollector
-from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.observability.telemetry_target import TelemetryTarget
+from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import BACKLOG
-from dragoman.gateway.processes.peer_workers import OtherWorkers
+from dragoman.gateway.processes.peer_workers import PeerWorkers
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
-from dragoman.gateway.processes.worker_channel import Channel
-from dragoman.gateway.routing_state_sync import TrafficNews
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.processes.worker_channel import WorkerChannel
+from dragoman.gateway.routing_state_sync import RoutingStateSync
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import share_interpreter
-from dragoman.http.server import Server, ServerLimits
+from dragoman.http.server import HttpServer, ServerLimits
 
 T = TypeVar("T")
 _LAST_MOMENTS = 5.0
@@ -55,28 +55,28 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 class Worker:
     """Serves on a socket until it is told to stop."""
 
-    def __init__(self, duty: Duty, settings: Settings) -> None:
+    def __init__(self, duty: WorkerSettings, settings: Settings) -> None:
         self._duty = duty
         self._configuration = Configuration(duty, settings)
         self._metrics = Metrics()
         settings = self._configuration.settings
-        self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
-        self._others = OtherWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
-        self.channel = self._others.channel if self._others else Channel(duty.page, duty.number, duty.token)
-        self._kept = KeptRests(lambda: self._service, time.time)
-        self._news = TrafficNews(self.channel, lambda: self._service, self._kept)
+        self._service = Runtime(settings, self._metrics, duty.log, guard=self._guard())
+        self._others = PeerWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
+        self.channel = self._others.channel if self._others else WorkerChannel(duty.page, duty.number, duty.token)
+        self._kept = PersistedCooldowns(lambda: self._service, time.time)
+        self._news = RoutingStateSync(self.channel, lambda: self._service, self._kept)
         self._checks = Checks(lambda: self._service)
-        self._collector = ToldCollector(lambda: self._service)
+        self._collector = TelemetryTarget(lambda: self._service)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
-        self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
+        self._server = HttpServer(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
         # It is to stop; to lose no time over it; and not to wait for what runs.
         self._stop, self._hurry, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._told = 0.0
         self._closing: asyncio.Task[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
-        self._former: WeakSet[Service] = WeakSet()
+        self._former: WeakSet[Runtime] = WeakSet()
 
     async def run(self, listener: socket.socket, ready: Callable[[], None]) -> None:
         """Serve; return when everything that was under way has ended."""
@@ -143,7 +143,7 @@ class Worker:
         """Serve by the settings as they are now; what is under way goes on under the old ones."""
         settings, old, log = self._configuration.settings, self._service, self._duty.log
         self._former.add(old)
-        self._app.service = self._service = Service(
+        self._app.service = self._service = Runtime(
             settings, self._metrics, log, old.state, guard=self._guard(), former=old
         )
         self._server.limits = server_limits(settings.limits, settings.timeouts)
@@ -257,7 +257,7 @@ class Worker:
         return work.done()
 
 
-def tell_waiting(duty: Duty, running: int, seconds: float) -> None:
+def tell_waiting(duty: WorkerSettings, running: int, seconds: float) -> None:
     """Say how many exchanges the end waits for, and how to end them."""
     many = "1 exchange still runs" if running == 1 else f"{running} exchanges still run"
     again = "Ctrl-C again" if duty.hangup is OnHangup.ENDS else "a second signal"

@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.gateway.processes.handshake import dial
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.shared_memory import SharedMemory
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _MOST_BEHIND = 4 * 1024 * 1024
 _SIZE = struct.Struct(">I")
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class WorkerMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message: its topic, and what is said, encoded."""
 
     topic: str
@@ -46,17 +46,17 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_BATCH = msgspec.msgpack.Decoder(list[Message])
+_BATCH = msgspec.msgpack.Decoder(list[WorkerMessage])
 
 
 class Malformed(ValueError):
     """What was heard is none of ours."""
 
 
-class Channel:
+class WorkerChannel:
     """What a worker tells the others and hears from them; a worker alone tells nobody."""
 
-    def __init__(self, page: Page, number: int, token: bytes) -> None:
+    def __init__(self, page: SharedMemory, number: int, token: bytes) -> None:
         self._page = page
         self._number = number
         self._token = token
@@ -141,7 +141,11 @@ class Channel:
     def known(self) -> bytes:
         """All that a new worker should hear."""
         return _ENCODER.encode(
-            [Message(topic, _ENCODER.encode(value)) for topic, known in self._knowing.items() for value in known()]
+            [
+                WorkerMessage(topic, _ENCODER.encode(value))
+                for topic, known in self._knowing.items()
+                for value in known()
+            ]
         )
 
     def hear(self, batch: bytes) -> None:
@@ -163,7 +167,7 @@ class Channel:
     def _flush(self) -> None:
         self._due = None
         self._told = asyncio.get_running_loop().time()
-        batch = _ENCODER.encode([Message(topic, said) for topic, many in self._outbox.items() for said in many])
+        batch = _ENCODER.encode([WorkerMessage(topic, said) for topic, many in self._outbox.items() for said in many])
         self._outbox.clear()
         data = _SIZE.pack(len(batch)) + batch
         for number, port in self._others():

@@ -24,14 +24,14 @@ from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import places
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Taken, is_said, parted, status_of
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, is_said, parted, status_of
 from dragoman.gateway.stored_responses.store_failures import undone
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
 from dragoman.store import LeaseLost, Store, StoreBusy, StoreError, Tables
-from dragoman.store.responses import RUNNING, Item, Kept
+from dragoman.store.responses import RUNNING, Item, StoredResponse
 from dragoman.wire.json import decode_object, encode
 
 # How often whoever runs a response comes back to it, in seconds, and how soon again if the store did not take that.
@@ -60,7 +60,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
     holder: str
     release: Callable[[], None]
     stream: bool
-    kept_answer: KeptAnswer
+    kept_answer: ResponseWriter
     client: DetachedClient
     exchange: Callable[[], Awaitable[None]]
     fail: Callable[[Failure], bytes]
@@ -272,7 +272,7 @@ class Background:
         return running.store.write(ending, patience, answer=size, at_last=True)
 
 
-def _begin(tables: Tables, *, owner: bytes, kept: Kept, context: tuple[Item, ...], stream: bool) -> None:
+def _begin(tables: Tables, *, owner: bytes, kept: StoredResponse, context: tuple[Item, ...], stream: bool) -> None:
     tables.responses.add(owner, kept, context)
     if stream:
         # From now on there is a stream to listen to, if only an empty one.
@@ -287,7 +287,7 @@ def _end(
     tables: Tables,
     *,
     owner: bytes,
-    kept: Kept,
+    kept: StoredResponse,
     answered: tuple[Item, ...],
     pieces: Sequence[tuple[int, bytes]],
     conversation: str | None,
@@ -385,9 +385,9 @@ def _failure(client: DetachedClient, *, stopping: bool) -> Failure:
     return Failure(kind=FailureKind.INTERNAL, status=500, message=message)
 
 
-def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> Kept:
+def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> StoredResponse:
     """A background response as it is kept."""
-    return Kept(
+    return StoredResponse(
         id=running.id,
         status=status_of(taken.response),
         previous=running.previous,
@@ -399,18 +399,20 @@ def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> Kept:
     )
 
 
-def shown_of(kept: Kept) -> JsonObject:
+def shown_of(kept: StoredResponse) -> JsonObject:
     """A kept response as a client sees it."""
     return {**decode_object(kept.body), "status": kept.status}
 
 
-def ended(tables: Tables, owner: bytes, kept: Kept, status: str, message: str | None = None) -> Kept:
+def ended(
+    tables: Tables, owner: bytes, kept: StoredResponse, status: str, message: str | None = None
+) -> StoredResponse:
     """End a response that runs, from outside; if it has ended by itself meanwhile, that stays."""
     body = shown_of(kept)
     body["status"] = status
     if message is not None:
         body["error"] = {"code": "server_error", "message": message}
-    changed = Kept(
+    changed = StoredResponse(
         id=kept.id,
         status=status,
         previous=kept.previous,
@@ -432,7 +434,7 @@ def broken(status: str, alive: int) -> bool:
     return status in RUNNING and alive < time.time()
 
 
-def looked_after(tables: Tables, owner: bytes, kept: Kept) -> Kept:
+def looked_after(tables: Tables, owner: bytes, kept: StoredResponse) -> StoredResponse:
     """The same response, or its failure if whoever ran it is gone; one that is not has come back meanwhile."""
     if not broken(kept.status, kept.alive):
         return kept

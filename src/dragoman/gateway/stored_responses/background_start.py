@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.background import BackgroundRun
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Task
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Task
 from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.response_object import response_object
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import asked_by
@@ -54,7 +54,7 @@ def running_of(
     task: Task,
     begun: JsonObject,
     *,
-    kept_answer: KeptAnswer,
+    kept_answer: ResponseWriter,
     client: DetachedClient,
     exchange: Callable[[], Awaitable[None]],
     release: Callable[[], None],
@@ -85,7 +85,7 @@ def running_of(
     )
 
 
-def _relayed(prepared: ProviderRequest, task: Task) -> Asked:
+def _relayed(prepared: ProviderRequest, task: Task) -> TranslationContext:
     """What a request asked that goes on as it was written, but for what it says, which no answer repeats."""
     body, recalled = prepared.translated.body, task.recalled
     assert recalled is not None
@@ -97,5 +97,5 @@ def _relayed(prepared: ProviderRequest, task: Task) -> Asked:
     return replace(_asked(prepared), request=told)
 
 
-def _asked(prepared: ProviderRequest) -> Asked:
+def _asked(prepared: ProviderRequest) -> TranslationContext:
     return asked_by(prepared.translated, codec_of(prepared.target.endpoint.protocol))

@@ -20,27 +20,27 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.fixed_target import compaction_course, stay
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.exchange.retry_state import Course
+from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.json_limits import weighed_object
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.exchange_storage import Look, look
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, look
 from dragoman.gateway.stored_responses.reference_resolver import recalled_of
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.gateway.stored_responses.response_endpoint import item_shown
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import answer_suffix
-from dragoman.routing.attempt_outcome import Kind
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.splice import replace_text
@@ -50,7 +50,9 @@ _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
 _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "stream", "background"})
 
 
-async def compact(service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None) -> None:
+async def compact(
+    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
+) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     name = account.record.key
     body = await receive(service, request, name)
@@ -58,7 +60,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     account.update(asked=looked.model, size=len(body))
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     course = await compaction_course(service, asking, body, looked, account)
-    if isinstance(course, Course):
+    if isinstance(course, RetryState):
         account.update(**(course.noted or {}))
         several = _InTurn(service, request, account, course, asking, body, looked)
         await ask_in_turn(service, request, account, several, several.unused)
@@ -84,7 +86,7 @@ class _Said(Struct, frozen=True):
 
 
 async def _recalled(
-    service: Service, account: Account, asking: ClientRequest, body: bytes, looked: Look, target: Target
+    service: Runtime, account: RecordBuilder, asking: ClientRequest, body: bytes, looked: ParsedRequest, target: Target
 ) -> _Said:
     found = await looked_up(service.state, service.settings, asking.key, looked.said, body, target)
     if found is None or looked.said is None:
@@ -95,7 +97,7 @@ async def _recalled(
 
 
 async def _summarized(
-    service: Service, request: Request, account: Account, asking: ClientRequest, said: _Said, target: Target
+    service: Runtime, request: ServerRequest, account: RecordBuilder, asking: ClientRequest, said: _Said, target: Target
 ) -> DetachedClient:
     """What a model without compaction makes of a conversation: a summary; the record is not final yet."""
     name = account.record.key
@@ -103,7 +105,7 @@ async def _summarized(
     detached = DetachedClient(behalf=request)
     client_request = replace(asking, api_path=api_path_of("/v1/responses"), target=target)
     # What is told comes of the summary, and only then it is settled.
-    its_own = Account(account.record, service.clock, _unsettled)
+    its_own = RecordBuilder(account.record, service.clock, _unsettled)
     try:
         await Driver(service, client_request, detached, its_own).run(_known(asked))
     finally:
@@ -119,13 +121,13 @@ class _InTurn(SameModel):
 
     def __init__(
         self,
-        service: Service,
-        request: Request,
-        account: Account,
-        course: Course,
+        service: Runtime,
+        request: ServerRequest,
+        account: RecordBuilder,
+        course: RetryState,
         asking: ClientRequest,
         body: bytes,
-        looked: Look,
+        looked: ParsedRequest,
     ) -> None:
         super().__init__(service, account, course=course)
         self._request = request
@@ -170,7 +172,7 @@ class _InTurn(SameModel):
         except BadAnswer as error:
             self._errors[attempt] = error
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
-            return Missed(failure=failure, attempt=attempt, kind=Kind.UNREADABLE)
+            return Missed(failure=failure, attempt=attempt, kind=AttemptOutcome.UNREADABLE)
         if detached.status == 200:
             account.finalize()
             request.respond(detached.status, detached.headers, detached.answer)
@@ -181,7 +183,7 @@ class _InTurn(SameModel):
             # The target cannot be asked this: nothing was sent to it.
             raise RefusedError("", "", failure.message)
         attempt.status, attempt.headers = detached.status, detached.headers
-        kind = Kind(calls[-1].kind) if calls else Kind.FULL
+        kind = AttemptOutcome(calls[-1].kind) if calls else AttemptOutcome.FULL
         answer = ErrorAnswer(status=detached.status, headers=detached.headers, failure=failure, body=detached.answer)
         return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind)
 

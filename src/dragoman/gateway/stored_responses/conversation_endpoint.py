@@ -16,17 +16,17 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.json_limits import weighed_object
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.leases import locked
 from dragoman.gateway.stored_responses.reference_resolver import added
-from dragoman.gateway.stored_responses.response_endpoint import Page, item_shown, list_of, no_item, page_of, send
+from dragoman.gateway.stored_responses.response_endpoint import ListPage, item_shown, list_of, no_item, page_of, send
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import Tables
@@ -39,7 +39,7 @@ _MOST_METADATA, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
 
 
 async def serve_conversation(
-    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
+    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
 ) -> None:
     """Answer what is asked of conversations."""
     store, owner = service.state.store, owner_of(key)
@@ -105,7 +105,7 @@ def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | N
 
 
 async def _elsewhere(
-    service: Service, request: Request, api_path: ApiPath, account: Account, owner: bytes, below: list[str]
+    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, owner: bytes, below: list[str]
 ) -> None:
     """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
     named = request.header(b"x-dragoman-provider") is not None
@@ -123,7 +123,7 @@ def _answering(
     settings: Settings,
     owner: bytes,
     found: Conversation,
-    request: Request,
+    request: ServerRequest,
     body: JsonObject,
     bodies: list[bytes] | None,
     below: list[str],
@@ -175,7 +175,7 @@ def _added(settings: Settings, owner: bytes, found: Conversation, bodies: list[b
     return _list(items)
 
 
-def _paged(found: Conversation, page: Page, tables: Tables) -> _Told:
+def _paged(found: Conversation, page: ListPage, tables: Tables) -> _Told:
     # One more, to know whether there is more.
     items = tables.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
     if items is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.gateway.exchange.client import Client
-from dragoman.http.body import Charge
+from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList
 
 
@@ -77,7 +77,7 @@ class DetachedClient:
         """Take the end of a reply that broke off."""
         self.ended = self.broken = True
 
-    def take_charge(self) -> Charge | None:
+    def take_charge(self) -> ByteCharge | None:
         """Nothing: whoever made it has the request."""
         return None
 

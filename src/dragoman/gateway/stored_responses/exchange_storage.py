@@ -28,20 +28,26 @@ from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.access.key_concurrency import KeyPlace
 from dragoman.gateway.exchange.client import Client, ClientRequest
-from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
+from dragoman.gateway.exchange.provider_request import (
+    ProviderRequest,
+    RequestOutline,
+    is_responses,
+    outline_of,
+    prepare,
+)
 from dragoman.gateway.json_limits import weigh_request
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.reference_resolver import Found, Recalled, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, recalled_of
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
-from dragoman.gateway.stored_responses.response_writer import KeptAnswer, Taken, Task
-from dragoman.gateway.stored_responses.store_failures import NotKept, check
+from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, Task
+from dragoman.gateway.stored_responses.store_failures import NotStored, check
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
-from dragoman.gateway.stored_responses.turn_lookup import TurnMemory
+from dragoman.gateway.stored_responses.turn_lookup import TurnLookup
 from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token
@@ -50,25 +56,27 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Strict
 from dragoman.model.response import Response
 from dragoman.routing.target import Target
-from dragoman.sessions.facts import NOTHING, Facts
-from dragoman.store import Haste, LeaseLost, StoreError
+from dragoman.sessions.facts import NOTHING, ExchangeFacts
+from dragoman.store import Expedite, LeaseLost, StoreError
 
 
-class Look(Struct, frozen=True):
+class ParsedRequest(Struct, frozen=True):
     """What is known of a request at first: its outline, the model's name, and what a Responses request refers to."""
 
-    outline: Outline
+    outline: RequestOutline
     model: str
     said: References | None
     # What it shows of who is speaking, where somebody listens for that.
-    facts: Facts = NOTHING
+    facts: ExchangeFacts = NOTHING
 
 
-def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], Facts] | None = None) -> Look:
+def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], ExchangeFacts] | None = None) -> ParsedRequest:
     """Look at a request's body."""
     outline, model = outline_of(body)
     refers = api_path.protocol == RESPONSES or is_responses(api_path, outline)
-    return Look(outline, model, references_in(body) if refers else None, NOTHING if listen is None else listen(body))
+    return ParsedRequest(
+        outline, model, references_in(body) if refers else None, NOTHING if listen is None else listen(body)
+    )
 
 
 def may_recall(api_path: ApiPath) -> bool:
@@ -76,12 +84,12 @@ def may_recall(api_path: ApiPath) -> bool:
     return api_path.protocol == RESPONSES
 
 
-class Memory:
+class ExchangeStorage:
     """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
     # Of most requests nothing is looked up, and nothing is kept.
     _said: References | None = None
-    _recalled: Recalled | None = None
+    _recalled: ResolvedRequest | None = None
     _task: Task | None = None
     # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
     _response_id = ""
@@ -92,24 +100,26 @@ class Memory:
     # Whether this is what was left to the background.
     _is_left = False
     # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
-    _keeper: KeptAnswer | None = None
-    kept_answer: KeptAnswer | None = None
+    _keeper: ResponseWriter | None = None
+    kept_answer: ResponseWriter | None = None
     # Whether an answer was there, and could not be kept in time.
     gave_up = False
 
-    def __init__(self, service: Service, api_path: ApiPath, key: str = "") -> None:
+    def __init__(self, service: Runtime, api_path: ApiPath, key: str = "") -> None:
         self._service = service
         self._api_path = api_path
         # The name of the gateway key.
         self._key = key
-        self.turns = TurnMemory(service, api_path)
-        self._haste = Haste()
+        self.turns = TurnLookup(service, api_path)
+        self._haste = Expedite()
 
-    def recalls(self, key: Key | None, body: bytes, looked: Look, target: Target) -> bool:
+    def recalls(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
         return looked.said is not None or self.turns.may_lack(owner_of(key), body, target)
 
-    async def recall(self, key: Key | None, body: bytes, looked: Look, target: Target) -> Found | None:
+    async def recall(
+        self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target
+    ) -> ResolvedReferences | None:
         """What a request refers to, as far as that is kept here."""
         state, settings = self._service.state, self._service.settings
         if not may_recall(self._api_path):
@@ -128,8 +138,8 @@ class Memory:
         self,
         asked: ClientRequest,
         body: bytes,
-        looked: Look,
-        found: Found | None,
+        looked: ParsedRequest,
+        found: ResolvedReferences | None,
         target: Target,
         strict: Strict,
     ) -> ProviderRequest:
@@ -153,7 +163,7 @@ class Memory:
         if task.writes:
             if self._keeper is None:
                 await check(task.store, self._service.log)
-                keeper = KeptAnswer(task, self._service.log)
+                keeper = ResponseWriter(task, self._service.log)
                 self._give_back = await state.quota.reserve(task.owner, keeper.size(None))
                 self._keeper = keeper
             self._keeper.bind(task)
@@ -163,7 +173,7 @@ class Memory:
             self._release = await state.leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
         return kept_request(prepared, task)
 
-    def follow_up(self, memory: Memory) -> None:
+    def follow_up(self, memory: ExchangeStorage) -> None:
         """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
         self._keeper = self.kept_answer = memory.kept_answer
         self._response_id = memory._response_id
@@ -241,7 +251,7 @@ class Memory:
         await state.background.start(running)
         return begun
 
-    async def follow(self, asked: ClientRequest, client: Client, account: Account, headers: HeaderList) -> None:
+    async def follow(self, asked: ClientRequest, client: Client, account: RecordBuilder, headers: HeaderList) -> None:
         """Tell the client's stream of what was left in the background."""
         task = self._task
         assert task is not None
@@ -309,11 +319,15 @@ class Memory:
         writing.add_done_callback(partial(self._settled, kept_answer, taken, told))
         return told
 
-    async def _settle_beside_loop(self, kept_answer: KeptAnswer, frames: bytes) -> None:
+    async def _settle_beside_loop(self, kept_answer: ResponseWriter, frames: bytes) -> None:
         await self._write(await beside_loop(partial(kept_answer.ending, frames), len(frames), self._key, paid=True))
 
     def _settled(
-        self, kept_answer: KeptAnswer, taken: Taken | None, told: asyncio.Future[None], writing: asyncio.Future[bool]
+        self,
+        kept_answer: ResponseWriter,
+        taken: Taken | None,
+        told: asyncio.Future[None],
+        writing: asyncio.Future[bool],
     ) -> None:
         error = writing.exception()
         if error is None:
@@ -322,9 +336,9 @@ class Memory:
         else:
             told.set_exception(self._not_kept(error))
 
-    def _not_kept(self, error: BaseException) -> NotKept:
+    def _not_kept(self, error: BaseException) -> NotStored:
         self._service.log.event("error", "an answer could not be kept", why=str(error))
-        return NotKept()
+        return NotStored()
 
     def hurry(self) -> None:
         """Have what is to be kept tried once more, and not again."""

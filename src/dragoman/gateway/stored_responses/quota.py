@@ -19,7 +19,7 @@ from functools import partial
 from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import StorageFull, undone
-from dragoman.store import Store, Stored, StoreError, Tables
+from dragoman.store import Store, StoredBytes, StoreError, Tables
 
 # Bytes that are stored in memory at most, in each process, unless there is no limit at all.
 _IN_MEMORY = 256 * MEBIBYTE
@@ -72,12 +72,12 @@ class Quota:
         if not self._reserved[owner]:
             del self._reserved[owner]
 
-    def _came(self, owner: bytes, looking: asyncio.Future[Stored]) -> None:
+    def _came(self, owner: bytes, looking: asyncio.Future[StoredBytes]) -> None:
         # A store that fails is found out by whoever stores something: this asks again in a second.
         if not looking.cancelled() and looking.exception() is None:
             self._know(owner, looking.result())
 
-    def _know(self, owner: bytes, stored: Stored) -> None:
+    def _know(self, owner: bytes, stored: StoredBytes) -> None:
         self._own[owner] = stored.own + self._reserved[owner]
         self._total = stored.total + self._reserved.total()
 

@@ -30,7 +30,7 @@ from dragoman.gateway.stored_responses.references import (
 )
 from dragoman.store import Tables
 from dragoman.store.conversations import Conversations
-from dragoman.store.responses import RUNNING, Item, Kept, Responses
+from dragoman.store.responses import RUNNING, Item, Responses, StoredResponse
 from dragoman.wire.json_spans import object_members, with_member, without
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
@@ -57,7 +57,7 @@ class _Room:
             )
 
 
-class Recalled(Struct, frozen=True, kw_only=True):
+class ResolvedRequest(Struct, frozen=True, kw_only=True):
     """A request without references: `before` is what they stood for, `said` what it says itself.
 
     `found` is how many items, and how many bytes, were found of a conversation.
@@ -78,7 +78,7 @@ class Recalled(Struct, frozen=True, kw_only=True):
         return (*self.before, *self.said) if self.conversation is not None else self.said
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class ResolvedReferences(Struct, frozen=True, kw_only=True):
     """What was found of it: `before` is said before the input, if anything is, and `own` is the input itself.
 
     `kept` is all that is kept of a conversation.
@@ -109,7 +109,7 @@ def refers(said: References, *, native: bool) -> bool:
 
 def look_up(
     tables: Tables | None, *, owner: bytes, said: References, size: int, native: bool, shared: bool, limit: int
-) -> Found | None:
+) -> ResolvedReferences | None:
     """All that is looked up for one request, in one state of the store.
 
     None if it is to go on as it is, and its answer is not kept here. `native` is said of a provider that keeps state of
@@ -129,7 +129,7 @@ def look_up(
 
 def found_of(
     tables: Tables | None, owner: bytes, said: References, size: int, *, native: bool, limit: int
-) -> Found | None:
+) -> ResolvedReferences | None:
     """What is found of what is its owner's to refer to; a request that refers to nothing needs no tables."""
     room = _Room(limit)
     previous, conversation, keeps, background = said.previous, said.conversation, said.keeps, said.background
@@ -159,7 +159,7 @@ def found_of(
         cut |= {"input", "previous_response_id", "conversation"}
     elif resolved is not None:
         cut.add("input")
-    return Found(
+    return ResolvedReferences(
         before=before,
         kept=(len(kept or ()), sum(len(item.body) for item in kept or ())),
         own=own,
@@ -168,10 +168,10 @@ def found_of(
     )
 
 
-def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
+def recalled_of(body: bytes, said: References, found: ResolvedReferences) -> ResolvedRequest:
     """The request with what was found in place of its references."""
     before = found.before or ()
-    return Recalled(
+    return ResolvedRequest(
         body=_rewritten(body, found.bodies, found.cut),
         before=tuple(before),
         found=found.kept,
@@ -223,7 +223,7 @@ def _may_be_own(kept: Responses | Conversations | None, owner: bytes, name: str,
     return kept.find(owner, name) is not None if shared else not kept.is_anothers(owner, name)
 
 
-def relied_on_in(said: References, found: Found | None) -> tuple[str, ...]:
+def relied_on_in(said: References, found: ResolvedReferences | None) -> tuple[str, ...]:
     """The ids by which a provider that keeps items would look something up for a request as it goes out, each once."""
     if found is None:
         return tuple(dict.fromkeys((*said.referred.values(), *said.looked_up)))
@@ -274,7 +274,7 @@ def _is_of(item: Item, kind: str) -> bool:
     return kind.encode() in item.body and named_in(item.body).type == kind
 
 
-def _chain(tables: Tables, owner: bytes, previous: str, found: Kept | None) -> list[Item]:
+def _chain(tables: Tables, owner: bytes, previous: str, found: StoredResponse | None) -> list[Item]:
     if found is not None and found.status in RUNNING:
         raise ClientError(400, f"Previous response {shown(previous)} has not ended yet.", param="previous_response_id")
     if found is not None and not found.body:

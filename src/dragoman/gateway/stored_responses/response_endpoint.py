@@ -21,21 +21,21 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.passthrough import pass_on
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON, id_header
-from dragoman.gateway.observability.record_builder import Account
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.references import named_in
 from dragoman.gateway.stored_responses.response_writer import LAST, size_of
 from dragoman.gateway.stored_responses.store_failures import change, unreadable
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
 from dragoman.gateway.thread_offload import beside_loop
-from dragoman.http.server import Request
+from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.store import Store, StoreError, Tables
-from dragoman.store.responses import RUNNING, SAID, Item, Kept
+from dragoman.store.responses import RUNNING, SAID, Item, StoredResponse
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import DONE
 
@@ -50,7 +50,7 @@ _numbers_of = re.compile(rb'"sequence_number":(\d{1,18})\}\n').findall
 
 
 async def serve_response(
-    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
+    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
 ) -> None:
     """Answer what is asked of a stored response."""
     _, response_id, *below = api_path.rest.strip("/").split("/")
@@ -85,7 +85,12 @@ async def serve_response(
 
 
 async def _serve(
-    service: Service, request: Request, api_path: ApiPath, account: Account, owner: bytes, kept: Kept
+    service: Runtime,
+    request: ServerRequest,
+    api_path: ApiPath,
+    account: RecordBuilder,
+    owner: bytes,
+    kept: StoredResponse,
 ) -> None:
     """Answer what is asked of a response as a whole."""
     _, response_id, *below = api_path.rest.strip("/").split("/")
@@ -114,13 +119,13 @@ async def _serve(
             raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
 
 
-async def _show(service: Service, request: Request, account: Account, kept: Kept) -> None:
+async def _show(service: Runtime, request: ServerRequest, account: RecordBuilder, kept: StoredResponse) -> None:
     """Send a response as it stands."""
     body = await beside_loop(lambda: encode(shown_of(kept)), len(kept.body), account.record.key)
     send(service, request, account, body)
 
 
-def _input_items(tables: Tables, owner: bytes, kept: Kept) -> list[Item]:
+def _input_items(tables: Tables, owner: bytes, kept: StoredResponse) -> list[Item]:
     """What was said to get a response, oldest first."""
     before = tables.responses.chain(owner, kept.previous) if kept.previous is not None else []
     if before is None:
@@ -131,13 +136,13 @@ def _input_items(tables: Tables, owner: bytes, kept: Kept) -> list[Item]:
 
 
 async def _elsewhere(
-    service: Service,
-    request: Request,
+    service: Runtime,
+    request: ServerRequest,
     api_path: ApiPath,
-    account: Account,
+    account: RecordBuilder,
     owner: bytes,
     response_id: str,
-    kept: Kept | None,
+    kept: StoredResponse | None,
 ) -> None:
     """Ask the provider that keeps the response, if there is one and the response may be this client's."""
     store = service.state.store
@@ -166,19 +171,21 @@ async def _is_anybodys(store: Store | None, response_id: str) -> bool:
     return await store.read(lambda tables: tables.responses.known(response_id))
 
 
-def reply(service: Service, request: Request, account: Account, body: JsonObject) -> None:
+def reply(service: Runtime, request: ServerRequest, account: RecordBuilder, body: JsonObject) -> None:
     """Send an object that is kept here."""
     send(service, request, account, encode(body))
 
 
-def send(service: Service, request: Request, account: Account, body: bytes) -> None:
+def send(service: Runtime, request: ServerRequest, account: RecordBuilder, body: bytes) -> None:
     """Send what is kept here, as JSON."""
     account.finalize(status=200)
     headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)
 
 
-async def _listen(service: Service, request: Request, account: Account, store: Store, owner: bytes, kept: Kept) -> None:
+async def _listen(
+    service: Runtime, request: ServerRequest, account: RecordBuilder, store: Store, owner: bytes, kept: StoredResponse
+) -> None:
     """Tell the stream of a background response from a place on, until it ends."""
     if not kept.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
@@ -190,10 +197,10 @@ async def _listen(service: Service, request: Request, account: Account, store: S
 
 
 async def follow(
-    service: Service,
+    service: Runtime,
     asked: Headed,
     client: Client,
-    account: Account,
+    account: RecordBuilder,
     store: Store,
     owner: bytes,
     response_id: str,
@@ -225,9 +232,9 @@ class _Last:
 
 
 async def _follow(
-    service: Service,
+    service: Runtime,
     client: Client,
-    account: Account,
+    account: RecordBuilder,
     store: Store,
     owner: bytes,
     response_id: str,
@@ -300,7 +307,7 @@ def _is_end(data: bytes) -> bool:
     return any(b"event: %b\n" % kind.encode() in data for kind in LAST)
 
 
-def _ending(kept: Kept | None, number: int) -> bytes:
+def _ending(kept: StoredResponse | None, number: int) -> bytes:
     """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
     if kept is None:
         return _broken_off(_DELETED, number)
@@ -324,7 +331,7 @@ def _behind(data: bytes, after: int) -> bytes:
     return b"".join(kept)
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """Which part of a list is asked for: so many items behind one of them, or from the start."""
 
     newest_first: bool
@@ -332,7 +339,7 @@ class Page(Struct, frozen=True):
     after: str
 
 
-def page_of(request: Request) -> Page:
+def page_of(request: ServerRequest) -> ListPage:
     """The page of a list of items that a query asks for."""
     query = parse_qs(request.query)
     order = query.get("order", ["desc"])[0]
@@ -341,14 +348,14 @@ def page_of(request: Request) -> Page:
     limit = _whole(request, "limit", _PAGE)
     if not 1 <= limit <= _LARGEST_PAGE:
         raise ClientError(400, f"limit is from 1 to {_LARGEST_PAGE}", param="limit")
-    return Page(order == "desc", limit, query.get("after", [""])[0])
+    return ListPage(order == "desc", limit, query.get("after", [""])[0])
 
 
-def _listing(items: Sequence[Item], page: Page) -> bytes:
+def _listing(items: Sequence[Item], page: ListPage) -> bytes:
     return encode(_paged(items, page))
 
 
-def _paged(items: Sequence[Item], page: Page) -> JsonObject:
+def _paged(items: Sequence[Item], page: ListPage) -> JsonObject:
     """One page of a list of items, oldest first."""
     listed = list(reversed(items)) if page.newest_first else list(items)
     if page.after:
@@ -406,11 +413,11 @@ def _part(text: str, *, assistant: bool) -> JsonObject:
     return {"type": "input_text", "text": text}
 
 
-def _flag(request: Request, name: str) -> bool:
+def _flag(request: ServerRequest, name: str) -> bool:
     return parse_qs(request.query).get(name, ["false"])[0].lower() in ("true", "1")
 
 
-def _whole(request: Request, name: str, default: int) -> int:
+def _whole(request: ServerRequest, name: str, default: int) -> int:
     said = parse_qs(request.query).get(name)
     if said is None:
         return default

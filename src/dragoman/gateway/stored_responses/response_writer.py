@@ -17,13 +17,13 @@ from msgspec import Struct
 from dragoman.errors import DragomanError, WireError
 from dragoman.gateway.json_limits import weigh_answer
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.reference_resolver import Recalled
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.references import items_of, named_in
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import failed_frames
 from dragoman.store import Store, StoreBusy, Tables
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import Item, StoredResponse
 from dragoman.wire.json import decode_lenient, encode
 from dragoman.wire.json_spans import object_members, replaced, value_end, with_member
 from dragoman.wire.sse import SseReader
@@ -47,7 +47,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     store: Store
     owner: bytes
-    recalled: Recalled | None
+    recalled: ResolvedRequest | None
     response_id: str
     provider: str
     native: bool = False
@@ -71,7 +71,7 @@ class Taken(Struct, frozen=True):
     body: bytes
 
 
-class KeptAnswer:
+class ResponseWriter:
     """One answer on its way into the store."""
 
     def __init__(self, task: Task, log: Log) -> None:
@@ -242,7 +242,7 @@ def _write(
     response_id: str,
     provider: str,
     taken: Taken,
-    recalled: Recalled | None,
+    recalled: ResolvedRequest | None,
     holder: str,
     tables: Tables,
     *,
@@ -265,7 +265,7 @@ def _write(
         if there:
             _note(owner, response_id, provider, there, tables)
         return True
-    kept = Kept(
+    kept = StoredResponse(
         id=response_id,
         status=status_of(taken.response),
         previous=recalled.previous,

@@ -16,14 +16,14 @@ _NOT_TOLD = "the answer could not be kept, so that it is not told; ask again, or
 _NOT_DONE = "this could not be kept, so that nothing was done; ask again later"
 
 
-class NotKept(ClientError):
+class NotStored(ClientError):
     """What was to be kept could not be: an answer is not told, since nobody could refer to it; a change is not made."""
 
     def __init__(self, message: str = _NOT_TOLD, status: int = 500) -> None:
         super().__init__(status, message)
 
 
-class StorageFull(NotKept):
+class StorageFull(NotStored):
     """As much is stored as may be, by a setting of `[storage]`: no provider is asked for what could not be kept."""
 
     def __init__(self, setting: str) -> None:
@@ -38,10 +38,10 @@ def unreadable(error: StoreError, log: Log) -> ClientError:
     return ClientError(500, "what is kept of earlier responses cannot be reached")
 
 
-def undone(error: StoreError, log: Log) -> NotKept:
+def undone(error: StoreError, log: Log) -> NotStored:
     """What a client is told of a change that failed; the log says why."""
     log.event("error", "the store failed", why=str(error))
-    return NotKept(_NOT_DONE)
+    return NotStored(_NOT_DONE)
 
 
 async def change(store: Store, log: Log, work: Callable[[Tables], T]) -> T:

@@ -15,7 +15,7 @@ from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.quota import Quota
 from dragoman.gateway.stored_responses.reference_resolver import (
-    Found,
+    ResolvedReferences,
     check_given,
     check_own,
     found_of,
@@ -123,7 +123,7 @@ def several_owners(settings: Settings) -> bool:
 
 async def looked_up(
     state: StoredState, settings: Settings, key: Key | None, said: References | None, body: bytes, target: Target
-) -> Found | None:
+) -> ResolvedReferences | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
     shared, native, limit = several_owners(settings), target.keeps_responses, settings.limits.body
     if shared and native:

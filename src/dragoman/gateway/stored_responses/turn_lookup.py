@@ -16,11 +16,11 @@ from functools import partial
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.json_limits import MOST_ASKED
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Service
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import INLINE, beside_loop
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
-from dragoman.protocols.codec import Asked, KeptTurns, TargetModel
+from dragoman.protocols.codec import TargetModel, TranslationContext, TurnRestorer
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.store import StoreBusy, StoreError, Tables
@@ -34,15 +34,15 @@ _MOST_TURNS = 1000
 _FRAME = 1024
 
 
-class TurnMemory:
+class TurnLookup:
     """The turns of one exchange: of its request, and the one that its answer is."""
 
     __slots__ = ("_found", "_protocol", "_service", "_turns")
 
-    def __init__(self, service: Service, api_path: ApiPath) -> None:
+    def __init__(self, service: Runtime, api_path: ApiPath) -> None:
         self._service = service
         self._protocol = api_path.protocol
-        self._turns: KeptTurns | None = None
+        self._turns: TurnRestorer | None = None
         if service.state.store is not None and self._protocol:
             self._turns = codec_of(self._protocol).kept_turns
         self._found: dict[str, bytes] = {}
@@ -114,7 +114,7 @@ def _find(tables: Tables, *, owner: bytes, call_ids: list[str]) -> dict[str, byt
     return tables.turns.find(owner, call_ids)
 
 
-def _keep(tables: Tables, *, turns: KeptTurns, owner: bytes, answer: Response, asked: Asked) -> None:
+def _keep(tables: Tables, *, turns: TurnRestorer, owner: bytes, answer: Response, asked: TranslationContext) -> None:
     """What a turn leaves is written here, too, where nobody waits for it."""
     kept = turns.keep(answer, asked)
     if kept is not None:

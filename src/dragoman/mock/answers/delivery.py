@@ -22,7 +22,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.wire.json import encode
 
 # A rest in seconds, and the bytes that come after it.
-Piece: TypeAlias = tuple[float, bytes]
+TimedBytes: TypeAlias = tuple[float, bytes]
 
 # After how many tokens an answer ends that does not end well; a shorter one ends so before it is whole.
 _FEW = 2
@@ -32,7 +32,7 @@ _OVERLOADED = Failure(kind=FailureKind.OVERLOADED, status=529, message="Overload
 class Delivery(Struct, frozen=True, kw_only=True):
     """What is sent, after `wait` seconds; `breaks` says that its end never comes. A stream has no `body`."""
 
-    pieces: Iterable[Piece]
+    pieces: Iterable[TimedBytes]
     body: bytes = b""
     streamed: bool = False
     wait: float = 0.0
@@ -65,7 +65,7 @@ def written(response: Response, request: Request, mint: Mint) -> bytes:
     return encode(codec_of(request.origin).encode_response(response, asked_of(request), mint, Ledger()))
 
 
-def _pieces(response: Response, request: Request, mint: Mint, pace: float, ending: Ending) -> Iterator[Piece]:
+def _pieces(response: Response, request: Request, mint: Mint, pace: float, ending: Ending) -> Iterator[TimedBytes]:
     """The stream, event by event, each written when it is its turn; before the tokens there is a rest."""
     encoder = codec_of(request.origin).stream_encoder(asked_of(request), mint, Ledger())
     said = 0

@@ -22,7 +22,7 @@ from dragoman.model.request import Message, OutputFormat, Request, Role, Thinkin
 from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice, ToolRef
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class ToolOutput(Struct, frozen=True, kw_only=True):
     """What a tool gave, under the name it was called by."""
 
     name: str
@@ -30,12 +30,12 @@ class Result(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class LastTurn(Struct, frozen=True, kw_only=True):
     """The user's last turn and what goes with it; `thoughts` counts the reasoning that came back."""
 
     text: str = ""
     shown: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[ToolOutput, ...] = ()
     tools: tuple[FunctionTool | TextTool, ...] = ()
     parallel: bool = True
     thinks: bool = True
@@ -43,14 +43,14 @@ class Heard(Struct, frozen=True, kw_only=True):
     thoughts: int = 0
 
 
-def hear(request: Request, thoughts: int = 0) -> Heard:
+def hear(request: Request, thoughts: int = 0) -> LastTurn:
     """Read a request."""
     turn = _last_turn(request.messages)
     names = _call_names(request.messages)
     parts = [part for message in turn for part in message.parts]
     results = [part for part in parts if isinstance(part, ToolResult)]
     reasoning = request.reasoning
-    return Heard(
+    return LastTurn(
         text="\n".join([part.text for part in parts if isinstance(part, Text) and part.text.strip()]),
         shown=tuple(told for part in parts if (told := shown(part)) is not None),
         results=tuple(_result(part, names.get(part.call_id, "")) for part in results),
@@ -89,9 +89,9 @@ def _call_names(messages: tuple[Message, ...]) -> dict[str, str]:
     return {part.call_id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
 
 
-def _result(part: ToolResult, name: str) -> Result:
+def _result(part: ToolResult, name: str) -> ToolOutput:
     told = [one.text if isinstance(one, Text) else shown(one) for one in part.parts]
-    return Result(name=name, text=" ".join([text for text in told if text]), is_error=part.is_error)
+    return ToolOutput(name=name, text=" ".join([text for text in told if text]), is_error=part.is_error)
 
 
 def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.mock.answers.last_turn import Heard, Result
+from dragoman.mock.answers.last_turn import LastTurn, ToolOutput
 from dragoman.mock.answers.schema_samples import sample, sample_object
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
@@ -20,7 +20,7 @@ from dragoman.rules.failures import STATUS_KINDS
 from dragoman.wire.json import encode_text
 
 # Calls come without ids, and thinking without its proof: both depend on the protocol.
-Answer: TypeAlias = tuple[Part, ...] | Failure
+MockAnswer: TypeAlias = tuple[Part, ...] | Failure
 
 # No answer is longer than this, in tokens.
 LONGEST = 16_384
@@ -38,7 +38,7 @@ class EchoModel(Struct, frozen=True, kw_only=True):
     """One model. `pace` is the time between two tokens in seconds."""
 
     words: str
-    answer: Callable[[Heard], Answer]
+    answer: Callable[[LastTurn], MockAnswer]
     pace: float = 0.0
     ending: Ending = Ending.WHOLE
 
@@ -47,12 +47,12 @@ _GREETING = "Hello! I am an echo: say something, and I will say it again."
 _REFUSAL = "I am sorry, but refusing is all that I was made for."
 
 
-def say(heard: Heard) -> Answer:
+def say(heard: LastTurn) -> MockAnswer:
     """Text: what was said, what tools gave, what was shown."""
     return (Text(text=_told(heard)),)
 
 
-def _told(heard: Heard) -> str:
+def _told(heard: LastTurn) -> str:
     paragraphs = [f"You said: {heard.text}"] if heard.text else []
     paragraphs += [_quoted(result) for result in heard.results]
     if heard.shown:
@@ -62,7 +62,7 @@ def _told(heard: Heard) -> str:
     return "\n\n".join(paragraphs) or _GREETING
 
 
-def _quoted(result: Result) -> str:
+def _quoted(result: ToolOutput) -> str:
     verb = "failed" if result.is_error else "answered"
     return f"The tool {result.name or 'without a name'} {verb}: {result.text}"
 
@@ -71,23 +71,23 @@ def _listed(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def call_one(heard: Heard) -> Answer:
+def call_one(heard: LastTurn) -> MockAnswer:
     """A call of the first tool, or what the last call gave."""
     return _calls(heard, 1)
 
 
-def call_two(heard: Heard) -> Answer:
+def call_two(heard: LastTurn) -> MockAnswer:
     """Calls of the first two tools at once, or what they gave."""
     return _calls(heard, 2 if heard.parallel else 1)
 
 
-def _calls(heard: Heard, number: int) -> Answer:
+def _calls(heard: LastTurn, number: int) -> MockAnswer:
     if heard.results or not heard.tools:
         return say(heard)
     return tuple(_call(tool, heard) for tool in heard.tools[:number])
 
 
-def _call(tool: FunctionTool | TextTool, heard: Heard) -> ToolCall:
+def _call(tool: FunctionTool | TextTool, heard: LastTurn) -> ToolCall:
     words = _words(heard)
     return call_of(tool, words if isinstance(tool, TextTool) else encode_text(sample_object(tool.parameters, words)))
 
@@ -107,23 +107,23 @@ def call_of(tool: FunctionTool | TextTool, arguments: str) -> ToolCall:
 _FEW_WORDS = 200
 
 
-def _words(heard: Heard) -> str:
+def _words(heard: LastTurn) -> str:
     """What a sample's strings say."""
     return heard.text[:_FEW_WORDS] or "echo"
 
 
-def think(heard: Heard) -> Answer:
+def think(heard: LastTurn) -> MockAnswer:
     """A thought, unless it is not wanted, and then text."""
     return _after_thought(heard, (Text(text=_told(heard)),))
 
 
-def work(heard: Heard) -> Answer:
+def work(heard: LastTurn) -> MockAnswer:
     """What an agent does: a thought and a call, then a thought and what the call gave."""
     answer = call_one(heard)
     return answer if isinstance(answer, Failure) else _after_thought(heard, answer)
 
 
-def _after_thought(heard: Heard, parts: tuple[Part, ...]) -> Answer:
+def _after_thought(heard: LastTurn, parts: tuple[Part, ...]) -> MockAnswer:
     if not heard.thinks:
         return parts
     called = [part.name for part in parts if isinstance(part, ToolCall)]
@@ -136,7 +136,7 @@ def _after_thought(heard: Heard, parts: tuple[Part, ...]) -> Answer:
     return (Thinking(text=f"I heard {len(heard.text.split())} words. {plan}"), *parts)
 
 
-def fill_in(heard: Heard) -> Answer:
+def fill_in(heard: LastTurn) -> MockAnswer:
     """JSON for the schema that was asked for, or an object around what was said."""
     asked, words = heard.output, _words(heard)
     if asked is not None and asked.kind is OutputKind.SCHEMA and asked.schema is not None:
@@ -144,7 +144,7 @@ def fill_in(heard: Heard) -> Answer:
     return (Text(text=encode_text({"said": words})),)
 
 
-def refuse(heard: Heard) -> Answer:
+def refuse(heard: LastTurn) -> MockAnswer:
     """Words of refusal."""
     del heard
     return (Refusal(text=_REFUSAL),)
@@ -155,7 +155,7 @@ _A_LOT = 2000
 _number = re.compile(r"(?<!\d)\d{1,7}(?!\d)").search
 
 
-def go_on(heard: Heard) -> Answer:
+def go_on(heard: LastTurn) -> MockAnswer:
     """Many words: as many as the number in what was said, or a lot."""
     found = _number(heard.text)
     wanted = int(found[0]) if found is not None else _A_LOT
@@ -167,7 +167,7 @@ _status = re.compile(r"(?<!\d)[45]\d\d(?!\d)").search
 _KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
-def fail(heard: Heard) -> Answer:
+def fail(heard: LastTurn) -> MockAnswer:
     """An error: the status in what was said, or a rate limit."""
     found = _status(heard.text)
     status = int(found[0]) if found is not None else 429

@@ -39,7 +39,7 @@ NOWHERE = Failure(
 Outcome: TypeAlias = JsonObject | Delivery | Failure
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class MockReply(Struct, frozen=True, kw_only=True):
     """What is sent back."""
 
     status: int
@@ -47,23 +47,23 @@ class Reply(Struct, frozen=True, kw_only=True):
     delivery: Delivery
 
 
-def reply_of(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> Reply:
+def reply_of(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> MockReply:
     """What is sent back to a client of a protocol."""
     if isinstance(outcome, Failure):
         return _failed(outcome, protocol, request_id, mint)
     delivery = outcome if isinstance(outcome, Delivery) else at_once(encode(outcome))
     form = _STREAM if delivery.streamed else _JSON
-    return Reply(status=200, headers=_headers(form, protocol, request_id, mint), delivery=delivery)
+    return MockReply(status=200, headers=_headers(form, protocol, request_id, mint), delivery=delivery)
 
 
-def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> Reply:
+def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> MockReply:
     """An error under the status that was meant, even where a client would be told another."""
     told = translate_failure(failure, target=protocol, request_id=request_id)
     headers = _headers(_JSON, protocol, request_id, mint)
     if failure.status in _RETRIED:
         headers.append((b"retry-after", _RETRIED[failure.status]))
     headers += ((name.encode(), value.encode()) for name, value in told.headers.items())
-    return Reply(status=failure.status, headers=headers, delivery=at_once(told.body))
+    return MockReply(status=failure.status, headers=headers, delivery=at_once(told.body))
 
 
 def _headers(form: bytes, protocol: str, request_id: str, mint: Mint) -> HeaderList:

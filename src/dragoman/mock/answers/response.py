@@ -16,9 +16,9 @@ from dragoman.model.parts import Part, Refusal, Thinking, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.shapes import STOP_WORDS
-from dragoman.protocols.codec import Asked, Mint, TargetModel
+from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.capabilities import abilities_of
+from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.tool_table import ToolTable
 
@@ -77,13 +77,13 @@ def _stop(found: Cut, request: Request) -> Stop:
     return Stop(reason=found.reason, native=native, sequence=found.sequence, explanation=explanation)
 
 
-def asked_of(request: Request) -> Asked:
+def asked_of(request: Request) -> TranslationContext:
     """What the answer is written against: the question, in the protocol that it was asked in."""
     protocol = request.origin
     target = TargetModel(
-        model=request.model, upstream=UPSTREAM, abilities=abilities_of(protocol, request.model, UPSTREAM)
+        model=request.model, upstream=UPSTREAM, abilities=capabilities_of(protocol, request.model, UPSTREAM)
     )
-    return Asked(
+    return TranslationContext(
         request=request,
         target=target,
         table=ToolTable(),

@@ -8,7 +8,7 @@ GET, DELETE /conversations/{id}/items/{}   one item
 
 from __future__ import annotations
 
-from dragoman.mock.stored.memory import Memory, MockConversation
+from dragoman.mock.stored.memory import MockConversation, MockStore
 from dragoman.mock.stored.pages import missing, named, page
 from dragoman.mock.strict.common import objects
 from dragoman.model.failure import Failure
@@ -21,7 +21,7 @@ def name_of(given: JsonValue) -> str:
     return str(given.get("id")) if isinstance(given, dict) else str(given)
 
 
-def created(body: JsonObject, memory: Memory, mint: Mint) -> JsonObject:
+def created(body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject:
     """A new conversation."""
     items = [named(item, mint) for item in objects(body.get("items"))]
     metadata = body.get("metadata")
@@ -35,7 +35,7 @@ def created(body: JsonObject, memory: Memory, mint: Mint) -> JsonObject:
     return _told(found)
 
 
-def whole(name: str, method: str, body: JsonObject, memory: Memory) -> JsonObject | Failure:
+def whole(name: str, method: str, body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     """A conversation: read, changed or deleted."""
     found = memory.conversation(name)
     if found is None:
@@ -49,7 +49,7 @@ def whole(name: str, method: str, body: JsonObject, memory: Memory) -> JsonObjec
     return _told(found)
 
 
-def items(name: str, method: str, query: str, body: JsonObject, memory: Memory, mint: Mint) -> JsonObject | Failure:
+def items(name: str, method: str, query: str, body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject | Failure:
     """The items of a conversation: a page of them, or those that are added."""
     found = memory.conversation(name)
     if found is None:
@@ -63,7 +63,7 @@ def items(name: str, method: str, query: str, body: JsonObject, memory: Memory, 
     return {"object": "list", "data": data, "first_id": None, "last_id": None, **ends, "has_more": False}
 
 
-def item(name: str, method: str, memory: Memory) -> JsonObject | Failure:
+def item(name: str, method: str, memory: MockStore) -> JsonObject | Failure:
     """One item; `name` is that of the conversation, a slash, and its own."""
     conversation, _, own = name.partition("/")
     found = memory.conversation(conversation)
@@ -76,7 +76,7 @@ def item(name: str, method: str, memory: Memory) -> JsonObject | Failure:
     return kept[0]
 
 
-def remember(given: JsonValue, new: list[JsonObject], answer: JsonObject, memory: Memory, mint: Mint) -> None:
+def remember(given: JsonValue, new: list[JsonObject], answer: JsonObject, memory: MockStore, mint: Mint) -> None:
     """Add what was said to the conversation that a request named."""
     found = memory.conversation(name_of(given))
     if found is not None:

@@ -21,7 +21,7 @@ class Thread(Struct, kw_only=True):
     continued: bool = False
 
 
-class Stored(Struct, kw_only=True):
+class MockResponse(Struct, kw_only=True):
     """A response that is kept, with everything it answered."""
 
     response: JsonObject
@@ -40,13 +40,13 @@ class MockConversation(Struct, kw_only=True):
     metadata: JsonObject
 
 
-class Memory:
+class MockStore:
     """What happened before."""
 
     def __init__(self) -> None:
         self._once: dict[str, None] = {}
         self._threads: dict[str, Thread] = {}
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, MockResponse] = {}
         self._conversations: dict[str, MockConversation] = {}
         self._items: dict[str, JsonObject] = {}
         self._size = 0
@@ -91,7 +91,7 @@ class Memory:
         """Forget a conversation."""
         self._conversations.pop(name, None)
 
-    def stored(self, name: str) -> Stored | None:
+    def stored(self, name: str) -> MockResponse | None:
         """A response by its id."""
         return self._stored.get(name)
 
@@ -99,7 +99,7 @@ class Memory:
         """An item of a stored response, of its input or its output."""
         return self._items.get(name)
 
-    def store(self, name: str, stored: Stored) -> None:
+    def store(self, name: str, stored: MockResponse) -> None:
         """Keep a response."""
         self._stored[name] = stored
         self._size += stored.size
@@ -118,6 +118,6 @@ class Memory:
         return True
 
 
-def _items_of(stored: Stored) -> list[JsonObject]:
+def _items_of(stored: MockResponse) -> list[JsonObject]:
     output = stored.response.get("output")
     return [*stored.input, *(item for item in (output if isinstance(output, list) else []) if isinstance(item, dict))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.mock.answers.signatures import encrypted
 from dragoman.mock.script import COMPACTED, turns_of
 from dragoman.mock.stored.conversations import name_of
-from dragoman.mock.stored.memory import Memory, Stored
+from dragoman.mock.stored.memory import MockResponse, MockStore
 from dragoman.mock.stored.pages import missing, named, page
 from dragoman.mock.strict.common import listed, objects
 from dragoman.model.failure import Failure, FailureKind
@@ -14,7 +14,7 @@ from dragoman.model.request import Request
 from dragoman.protocols.codec import Mint
 
 
-def expanded(body: JsonObject, memory: Memory) -> JsonObject | Failure:
+def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     """The request with everything before it in its input."""
     items: list[JsonValue] = [*input_items(body.get("input"))]
     if body.get("conversation") is not None:
@@ -53,7 +53,7 @@ def _parts(content: JsonValue) -> JsonList:
     return [{"type": "input_text", "text": content}] if isinstance(content, str) else listed(content)
 
 
-def remember(whole: JsonObject, answer: JsonObject, memory: Memory, mint: Mint, size: int) -> JsonObject:
+def remember(whole: JsonObject, answer: JsonObject, memory: MockStore, mint: Mint, size: int) -> JsonObject:
     """Keep a response unless the request says otherwise; give what is answered now, which may be a promise."""
     if whole.get("store") is False:
         return answer
@@ -61,11 +61,11 @@ def remember(whole: JsonObject, answer: JsonObject, memory: Memory, mint: Mint, 
     pending = whole.get("background") is True and whole.get("stream") is not True
     if pending:
         answer = {**answer, "background": True}
-    memory.store(str(answer.get("id")), Stored(response=answer, input=given, size=size, pending=pending))
+    memory.store(str(answer.get("id")), MockResponse(response=answer, input=given, size=size, pending=pending))
     return {**answer, "status": "queued", "output": [], "usage": None, "completed_at": None} if pending else answer
 
 
-def shown(name: str, memory: Memory) -> JsonObject | Failure:
+def shown(name: str, memory: MockStore) -> JsonObject | Failure:
     """A stored response."""
     stored = memory.stored(name)
     if stored is None:
@@ -74,14 +74,14 @@ def shown(name: str, memory: Memory) -> JsonObject | Failure:
     return stored.response
 
 
-def deleted(name: str, memory: Memory) -> JsonObject | Failure:
+def deleted(name: str, memory: MockStore) -> JsonObject | Failure:
     """A stored response, gone."""
     if not memory.forget(name):
         return missing("Response", name, 404)
     return {"id": name, "object": "response", "deleted": True}
 
 
-def cancelled(name: str, memory: Memory) -> JsonObject | Failure:
+def cancelled(name: str, memory: MockStore) -> JsonObject | Failure:
     """A response in the background, ended."""
     stored = memory.stored(name)
     if stored is None:
@@ -96,7 +96,7 @@ def cancelled(name: str, memory: Memory) -> JsonObject | Failure:
     return stored.response
 
 
-def inputs(name: str, query: str, memory: Memory) -> JsonObject | Failure:
+def inputs(name: str, query: str, memory: MockStore) -> JsonObject | Failure:
     """What a stored response answered, a page of it."""
     stored = memory.stored(name)
     if stored is None:

@@ -8,7 +8,7 @@ thread                                  the request stands for
 from __future__ import annotations
 
 from dragoman.mock.answers.signatures import MESSAGES
-from dragoman.mock.stored.memory import Memory, Thread
+from dragoman.mock.stored.memory import MockStore, Thread
 from dragoman.mock.strict.common import objects
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
@@ -19,7 +19,7 @@ _CREATE_ONLY = ("system", "tools")
 _UNSUPPORTED = ("context_management", "fallbacks")
 
 
-def expanded(body: JsonObject, memory: Memory) -> JsonObject | Failure:
+def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     """The request with the whole conversation in it, and without `thread`."""
     thread = body.get("thread")
     if not isinstance(thread, dict):
@@ -41,7 +41,7 @@ def expanded(body: JsonObject, memory: Memory) -> JsonObject | Failure:
     return {**body, **held.system, "messages": [*held.messages, *objects(body.get("messages"))]}
 
 
-def remember(asked: JsonObject, whole: JsonObject, answer: JsonObject, memory: Memory, size: int) -> None:
+def remember(asked: JsonObject, whole: JsonObject, answer: JsonObject, memory: MockStore, size: int) -> None:
     """Hold the conversation of a request and its answer, if it asked for that; `whole` is the request expanded."""
     thread = asked.get("thread")
     if not isinstance(thread, dict):

@@ -21,7 +21,7 @@ from dragoman.mock.strict.common import (
     tool_faults,
     words,
 )
-from dragoman.mock.strict.thinking import Model, merged, model_named, thinking_faults
+from dragoman.mock.strict.thinking import ThinkingRules, merged, model_named, thinking_faults
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 VERSIONS = ("2023-06-01", "2026-10-21")
@@ -120,7 +120,7 @@ def _members(body: JsonObject) -> Iterator[str]:
             yield f"metadata.user_id: String should have at most {_LONGEST_USER} characters"
 
 
-def _role_faults(body: JsonObject, model: Model) -> Iterator[str]:
+def _role_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     messages = objects(body.get("messages"))
     for count, message in enumerate(messages):
         if message.get("role") not in _ROLES:
@@ -319,7 +319,7 @@ def _late_faults(message: JsonObject, at: str) -> Iterator[str]:
             yield f"{at}: documents are not permitted in assistant messages"
 
 
-def _sampling_faults(body: JsonObject, model: Model) -> Iterator[str]:
+def _sampling_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     if not model.sampling:
         # The default says nothing; only the later version refuses that, too.
         yield from (f"{name}: not accepted by this model" for name in _SAMPLING if body.get(name, 1) != 1)

@@ -14,7 +14,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 _LEAST_BUDGET = 1024
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class ThinkingRules(Struct, frozen=True, kw_only=True):
     """What a model takes (docs/protocols/anthropic-messages.md §23)."""
 
     thinking: tuple[str, ...] = ("adaptive", "disabled")
@@ -25,31 +25,33 @@ class Model(Struct, frozen=True, kw_only=True):
     prefill: bool = False
 
 
-_OLD = Model(thinking=("enabled", "disabled"), efforts=(), sampling=True, prefill=True)
-_UNKNOWN = Model()
-_FOREIGN = Model(thinking=("enabled", "disabled"), efforts=(), sampling=True)
-_ANYTHING = Model(
+_OLD = ThinkingRules(thinking=("enabled", "disabled"), efforts=(), sampling=True, prefill=True)
+_UNKNOWN = ThinkingRules()
+_FOREIGN = ThinkingRules(thinking=("enabled", "disabled"), efforts=(), sampling=True)
+_ANYTHING = ThinkingRules(
     thinking=("adaptive", "enabled", "disabled", "between_tools"), sampling=True, late_system=True, prefill=True
 )
 # The first that matches counts.
-MODELS: tuple[tuple[str, Model], ...] = (
+MODELS: tuple[tuple[str, ThinkingRules], ...] = (
     ("mock-*", _ANYTHING),
-    ("*claude*fable-5[-.]1*", Model(thinking=("adaptive",), forced=False, late_system=True)),
-    ("*claude*mythos-5[-.]1*", Model(thinking=("adaptive",), forced=False, late_system=True)),
-    ("*claude*fable-5*", Model(thinking=("adaptive",), late_system=True)),
-    ("*claude*mythos-5*", Model(thinking=("adaptive",), late_system=True)),
-    ("*claude*opus-5[-.]5*", Model(thinking=("adaptive",), forced=False, late_system=True)),
-    ("*claude*sonnet-5[-.]5*", Model(thinking=("adaptive", "between_tools"), forced=False, late_system=True)),
-    ("*claude*haiku-5[-.]5*", Model(late_system=True)),
-    ("*claude*opus-5*", Model(late_system=True)),
-    ("*claude*opus-4[-.]8*", Model(late_system=True)),
+    ("*claude*fable-5[-.]1*", ThinkingRules(thinking=("adaptive",), forced=False, late_system=True)),
+    ("*claude*mythos-5[-.]1*", ThinkingRules(thinking=("adaptive",), forced=False, late_system=True)),
+    ("*claude*fable-5*", ThinkingRules(thinking=("adaptive",), late_system=True)),
+    ("*claude*mythos-5*", ThinkingRules(thinking=("adaptive",), late_system=True)),
+    ("*claude*opus-5[-.]5*", ThinkingRules(thinking=("adaptive",), forced=False, late_system=True)),
+    ("*claude*sonnet-5[-.]5*", ThinkingRules(thinking=("adaptive", "between_tools"), forced=False, late_system=True)),
+    ("*claude*haiku-5[-.]5*", ThinkingRules(late_system=True)),
+    ("*claude*opus-5*", ThinkingRules(late_system=True)),
+    ("*claude*opus-4[-.]8*", ThinkingRules(late_system=True)),
     (
         "*claude*-4[-.]6*",
-        Model(thinking=("adaptive", "enabled", "disabled"), efforts=("low", "medium", "high", "max"), sampling=True),
+        ThinkingRules(
+            thinking=("adaptive", "enabled", "disabled"), efforts=("low", "medium", "high", "max"), sampling=True
+        ),
     ),
     (
         "*claude*opus-4[-.]5*",
-        Model(thinking=("enabled", "disabled"), efforts=("low", "medium", "high"), sampling=True, prefill=True),
+        ThinkingRules(thinking=("enabled", "disabled"), efforts=("low", "medium", "high"), sampling=True, prefill=True),
     ),
     ("*claude*-4[-.][0-5]*", _OLD),
     ("*claude*-4-20*", _OLD),
@@ -58,7 +60,7 @@ MODELS: tuple[tuple[str, Model], ...] = (
 )
 
 
-def model_named(name: str) -> Model:
+def model_named(name: str) -> ThinkingRules:
     """What a model takes, by its name."""
     lowered = name.lower()
     return next((model for pattern, model in MODELS if fnmatchcase(lowered, pattern)), _FOREIGN)
@@ -88,7 +90,7 @@ def merged(body: JsonObject) -> list[Merged]:
     return turns
 
 
-def thinking_faults(body: JsonObject, model: Model, issued: Issued) -> Iterator[str]:
+def thinking_faults(body: JsonObject, model: ThinkingRules, issued: Issued) -> Iterator[str]:
     """Everything about thinking that is a 400."""
     yield from _config_faults(body, model)
     turns = merged(body)
@@ -110,7 +112,7 @@ def _loop(turns: list[Merged]) -> Iterator[list[JsonObject]]:
         yield step.blocks
 
 
-def _config_faults(body: JsonObject, model: Model) -> Iterator[str]:
+def _config_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     config = body.get("output_config")
     effort = config.get("effort") if isinstance(config, dict) else None
     if effort is not None and effort not in model.efforts:

@@ -19,7 +19,7 @@ from dragoman.rules.tool_table import ToolTable
 _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
 
 
-class Writing:
+class RequestEncodeContext:
     """One request being written: where losses go, how tools are named, which betas and cache marks it needs."""
 
     __slots__ = (

@@ -10,7 +10,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.rules.failures import STATUS_KINDS, Report, error_body, error_of, kind_by_words, report_of, silent
+from dragoman.rules.failures import STATUS_KINDS, ErrorReport, error_body, error_of, kind_by_words, report_of, silent
 from dragoman.rules.overflow import anthropic_overflow_message
 from dragoman.rules.stop_reasons import broken_off
 from dragoman.rules.timestamps import format_instant, parse_instant
@@ -97,7 +97,7 @@ def _read(body: JsonObject, status: int | None) -> Failure:
     )
 
 
-def _kind(report: Report) -> FailureKind:
+def _kind(report: ErrorReport) -> FailureKind:
     typed = _TYPES.get(report.native)
     by_status = _STATUSES.get(report.status)
     # `api_error` and `invalid_request_error` are said of many statuses, which then tell more.

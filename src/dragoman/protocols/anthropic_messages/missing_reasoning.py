@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.rules.capabilities import Abilities
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import Member, Span, elements_of, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import JsonSpan, Member, elements_of, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 
 _SEALED = frozenset({"thinking", "redacted_thinking"})
@@ -29,7 +29,7 @@ _MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 
 
 def settle_thinking(
-    body: bytes, abilities: Abilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+    body: bytes, abilities: Capabilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
 ) -> bytes:
     """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
 
@@ -107,7 +107,7 @@ def _from_the_end(body: bytes) -> Iterator[tuple[str, list[str]]]:
         yield str(role), [str(_type(block)) for block in content] if isinstance(content, list) else ["text"]
 
 
-def _adaptive(body: bytes, thinking: list[Member], said: JsonObject, abilities: Abilities) -> bytes:
+def _adaptive(body: bytes, thinking: list[Member], said: JsonObject, abilities: Capabilities) -> bytes:
     """As much thinking as the budget stood for, without the demand that goes with one."""
     asked: JsonObject = {name: value for name, value in said.items() if name in _ADAPTIVE_TOO}
     body = _put(body, thinking, {"type": "adaptive", **asked})
@@ -143,7 +143,7 @@ def _without_clearing(body: bytes, ledger: Ledger) -> bytes:
     return body
 
 
-def _clears(body: bytes, span: Span) -> bool:
+def _clears(body: bytes, span: JsonSpan) -> bool:
     return str(_type(decode(body[span.start : span.end]))).startswith("clear_thinking_")
 
 

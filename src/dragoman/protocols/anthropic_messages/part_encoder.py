@@ -29,7 +29,7 @@ from dragoman.model.parts import (
     ToolResult,
     Url,
 )
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call_block, mcp_result_block
 from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
@@ -44,7 +44,7 @@ from dragoman.rules.whitespace import with_blanks
 from dragoman.wire import media
 
 
-def encode_part(part: Part, at: Place, writing: Writing, *, by_user: bool) -> JsonObject | None:
+def encode_part(part: Part, at: Place, writing: RequestEncodeContext, *, by_user: bool) -> JsonObject | None:
     """A part as a block, or None if nothing of it is said; `by_user` decides whether that is allowed."""
     encoder = _ENCODERS.get(type(part))
     if encoder is not None:
@@ -58,7 +58,7 @@ def _text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
+def _encode_text(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     assert type(part) is Text
     block: JsonObject = {"type": "text", "text": part.text}
     if not is_plain(part):
@@ -66,7 +66,7 @@ def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
     return block
 
 
-def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: Writing) -> None:
+def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
     # A citation that this provider made may return; others it could not verify.
     own = [one.native for one in part.citations if one.origin == NAME and not is_made_up(one.native)]
     if own:
@@ -79,7 +79,7 @@ def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: Writ
     writing.drop(part.extras, at)
 
 
-def _encode_refusal(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_refusal(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     assert isinstance(part, Refusal)
     writing.drop(part.extras, at)
     if not part.text.strip():
@@ -90,7 +90,7 @@ def _encode_refusal(part: Part, at: Place, writing: Writing) -> JsonObject | Non
     return _text_block(part.text)
 
 
-def _encode_image(part: Part, at: Place, writing: Writing) -> JsonObject:
+def _encode_image(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     assert isinstance(part, Image)
     source = part.source
     if isinstance(source, Inline):
@@ -111,7 +111,7 @@ def _encode_image(part: Part, at: Place, writing: Writing) -> JsonObject:
     return block
 
 
-def _checked_image(declared: str, source: Inline, at: Place, writing: Writing) -> Inline:
+def _checked_image(declared: str, source: Inline, at: Place, writing: RequestEncodeContext) -> Inline:
     """The image under the type that its first bytes prove; a wrong label is refused by the provider (pitfall 166)."""
     media_type = media.sniff_image(source.data) or declared
     if media_type not in IMAGE_TYPES:
@@ -119,12 +119,12 @@ def _checked_image(declared: str, source: Inline, at: Place, writing: Writing) -
     return source if media_type == source.media_type else Inline(media_type=media_type, data=source.data)
 
 
-def _refuse_file(source: Url | FileRef | PlainText | Passages, at: Place, writing: Writing) -> None:
+def _refuse_file(source: Url | FileRef | PlainText | Passages, at: Place, writing: RequestEncodeContext) -> None:
     if isinstance(source, FileRef) and source.issuer != writing.target.upstream:
         raise writing.refuse(Feature.FILE_ID, (*at, "source"), f"file {source.file_id!r} is kept by {source.issuer}")
 
 
-def _encode_document(part: Part, at: Place, writing: Writing) -> JsonObject:
+def _encode_document(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     assert isinstance(part, Document)
     source = part.source
     if isinstance(source, Inline):
@@ -149,7 +149,7 @@ def _encode_document(part: Part, at: Place, writing: Writing) -> JsonObject:
     return block
 
 
-def _inline_document(source: Inline, at: Place, writing: Writing) -> JsonObject:
+def _inline_document(source: Inline, at: Place, writing: RequestEncodeContext) -> JsonObject:
     declared = media.normal_media_type(source.media_type)
     if declared == PDF:
         return {"type": "base64", "media_type": PDF, "data": source.data}
@@ -160,11 +160,11 @@ def _inline_document(source: Inline, at: Place, writing: Writing) -> JsonObject:
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _refuse_audio(_part: Part, at: Place, writing: Writing) -> JsonObject:
+def _refuse_audio(_part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     raise writing.refuse(Feature.AUDIO, at, "this provider takes no audio")
 
 
-def _encode_thinking(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_thinking(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     """Sealed reasoning goes back to its issuer byte for byte; to anybody else it is not sent (V2, V3)."""
     assert isinstance(part, Thinking)
     target = writing.target
@@ -178,7 +178,7 @@ def _encode_thinking(part: Part, at: Place, writing: Writing) -> JsonObject | No
     return None
 
 
-def encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
+def encode_call(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """A call; arguments that are no object are wrapped into one."""
     assert type(part) is ToolCall
     if not part.name:
@@ -209,7 +209,7 @@ def encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
 _TEXT_FORM, _WRAPPED_VALUE, _UNWRAPPED = InputForm.TEXT, Wrapped.VALUE, arguments.Wrapping.NONE
 
 
-def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: Writing) -> None:
+def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
     writing.mark(block, part.cache, at)
     extras = part.extras
     if extras is None:
@@ -222,7 +222,7 @@ def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: 
         writing.drop(extras, at)
 
 
-def encode_result(result: ToolResult, at: Place, writing: Writing) -> JsonObject:
+def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """A result; text that is empty stands as a string, never as a block (T7)."""
     block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
     parts = result.parts
@@ -242,7 +242,7 @@ def encode_result(result: ToolResult, at: Place, writing: Writing) -> JsonObject
     return block
 
 
-def _result_blocks(parts: tuple[Part, ...], at: Place, writing: Writing) -> JsonValue:
+def _result_blocks(parts: tuple[Part, ...], at: Place, writing: RequestEncodeContext) -> JsonValue:
     blocks: list[JsonValue] = []
     for index, part in with_blanks(parts):
         if isinstance(part, Text) and not part.text.strip():
@@ -253,7 +253,7 @@ def _result_blocks(parts: tuple[Part, ...], at: Place, writing: Writing) -> Json
     return blocks or ""
 
 
-def _encode_hosted_call(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_hosted_call(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     assert isinstance(part, HostedCall)
     if part.extras is not None and part.extras.origin == NAME:
         return encode_block(part)
@@ -270,7 +270,7 @@ def _encode_hosted_call(part: Part, at: Place, writing: Writing) -> JsonObject |
     return None
 
 
-def _encode_hosted_result(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_hosted_result(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     assert isinstance(part, HostedResult)
     if part.extras is not None and part.extras.origin == NAME:
         return encode_block(part)
@@ -292,7 +292,7 @@ _HOSTED: dict[HostedKind, Feature] = {
 }
 
 
-def _restored_compaction(part: Compaction, at: Place, writing: Writing) -> JsonObject | None:
+def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     """The compaction block that this provider issued; None if it issued none (V9)."""
     target = writing.target
     if part.seal is None or not opens(part.seal, NAME, target.model, target.abilities):
@@ -304,7 +304,7 @@ def _restored_compaction(part: Compaction, at: Place, writing: Writing) -> JsonO
     return encode_compaction(part)
 
 
-def _encode_compaction(part: Part, at: Place, writing: Writing) -> JsonObject:
+def _encode_compaction(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """Another provider's compaction: its summary as the user's words, if it has one that can be read."""
     assert isinstance(part, Compaction)
     native = _restored_compaction(part, at, writing)
@@ -316,12 +316,12 @@ def _encode_compaction(part: Part, at: Place, writing: Writing) -> JsonObject:
     return _text_block(SUMMARY_OPENING + part.summary)
 
 
-def _encode_result_part(part: Part, at: Place, writing: Writing) -> JsonObject:
+def _encode_result_part(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
     assert isinstance(part, ToolResult)
     return encode_result(part, at, writing)
 
 
-_ENCODERS: dict[type, Callable[[Part, Place, Writing], JsonObject | None]] = {
+_ENCODERS: dict[type, Callable[[Part, Place, RequestEncodeContext], JsonObject | None]] = {
     Text: _encode_text,
     Refusal: _encode_refusal,
     Image: _encode_image,

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.request import Reasoning, Request, Sampling
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.shapes import BETA_BINDING
 from dragoman.rules.effort import EFFORTS, budget_for, clamp_budget, effort_for, nearest
 
@@ -37,7 +37,7 @@ class Depth(Struct, frozen=True, kw_only=True):
         return self.mode in ("enabled", "adaptive")
 
 
-def encode_cap(request: Request, writing: Writing) -> int:
+def encode_cap(request: Request, writing: RequestEncodeContext) -> int:
     """The output cap, which this protocol demands (D1)."""
     if request.prewarm:
         writing.ledger.approximated(Feature.PREWARM, ("prewarm",), "asked for by an output cap of 0")
@@ -57,7 +57,7 @@ def encode_cap(request: Request, writing: Writing) -> int:
     return cap
 
 
-def _is_manual(writing: Writing) -> bool:
+def _is_manual(writing: RequestEncodeContext) -> bool:
     kinds = writing.target.abilities.thinking
     return "enabled" in kinds and "adaptive" not in kinds
 
@@ -73,7 +73,7 @@ def _wanted_budget(reasoning: Reasoning) -> int | None:
     return budget_for(effort) or budget_for("max")
 
 
-def encode_depth(request: Request, cap: int, writing: Writing, objection: str | None = None) -> Depth:
+def encode_depth(request: Request, cap: int, writing: RequestEncodeContext, objection: str | None = None) -> Depth:
     """Effort, budget and display as this model takes them (E1, E3); `objection` is why manual thinking cannot be on."""
     reasoning = request.reasoning
     writing.drop(reasoning.extras, ("reasoning",))
@@ -92,7 +92,7 @@ def encode_depth(request: Request, cap: int, writing: Writing, objection: str | 
     return depth
 
 
-def _drop_depth(reasoning: Reasoning, writing: Writing) -> None:
+def _drop_depth(reasoning: Reasoning, writing: RequestEncodeContext) -> None:
     ledger = writing.ledger
     if reasoning.effort is not None and reasoning.effort != "none":
         ledger.dropped(Feature.EFFORT, ("reasoning", "effort"), "this model does not think")
@@ -102,7 +102,7 @@ def _drop_depth(reasoning: Reasoning, writing: Writing) -> None:
         ledger.dropped(Feature.THINKING_DISPLAY, ("reasoning", "summary"), "this model does not think")
 
 
-def _adaptive(reasoning: Reasoning, writing: Writing) -> Depth:
+def _adaptive(reasoning: Reasoning, writing: RequestEncodeContext) -> Depth:
     abilities, ledger = writing.target.abilities, writing.ledger
     effort = reasoning.effort
     if reasoning.budget is not None:
@@ -129,7 +129,7 @@ def _level(effort: str, levels: tuple[str, ...] | None) -> str | None:
     return nearest("low" if effort == "minimal" else effort, levels)
 
 
-def _manual(reasoning: Reasoning, cap: int, writing: Writing, objection: str | None) -> Depth:
+def _manual(reasoning: Reasoning, cap: int, writing: RequestEncodeContext, objection: str | None) -> Depth:
     abilities, ledger = writing.target.abilities, writing.ledger
     effort = reasoning.effort
     budget = _wanted_budget(reasoning)
@@ -155,7 +155,7 @@ def _manual(reasoning: Reasoning, cap: int, writing: Writing, objection: str | N
     return Depth(thinking={"type": "enabled", "budget_tokens": fitting}, effort=beside)
 
 
-def _encode_display(request: Request, depth: Depth, writing: Writing) -> None:
+def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContext) -> None:
     """What of the thinking is shown, where the model lets one say so (E3)."""
     summary = request.reasoning.summary
     thinking = depth.thinking
@@ -170,7 +170,7 @@ def _encode_display(request: Request, depth: Depth, writing: Writing) -> None:
         writing.ledger.approximated(Feature.THINKING_DISPLAY, ("reasoning", "summary"), "summarised in one way only")
 
 
-def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing: Writing) -> bool:
+def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing: RequestEncodeContext) -> bool:
     """Sampling members as far as the model takes them (E5); tells whether any was sent."""
     ledger = writing.ledger
     for member, feature, unknown in (
@@ -211,7 +211,7 @@ def _measure(value: int | float | Number) -> float:
 
 
 def _objection(
-    member: str, value: int | float | Number, sampling: Sampling, depth: Depth, writing: Writing
+    member: str, value: int | float | Number, sampling: Sampling, depth: Depth, writing: RequestEncodeContext
 ) -> str | None:
     """Why a sampling member is not sent; None if it is."""
     abilities = writing.target.abilities

@@ -32,7 +32,7 @@ from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import Span, array_elements, elements_of, object_members, replaced, without
+from dragoman.wire.json_spans import JsonSpan, array_elements, elements_of, object_members, replaced, without
 from dragoman.wire.splice import named
 
 _find_blank = re.compile(rb'"text"[ \t\n\r]*+:[ \t\n\r]*+"(?:[ ]|\\[nrt]|\\u00[0-9a-fA-F]{2})*+"').search
@@ -159,7 +159,7 @@ class _Message:
     def __init__(self, message: bytes, at: Place, ledger: Ledger) -> None:
         self._message = message
         self._ledger = ledger
-        self._blocks: list[Span] = []
+        self._blocks: list[JsonSpan] = []
         self._places: list[Place] = []
         for number, span in elements_of(message, "content") if _is_assistant(message) else ():
             self._blocks.append(span)
@@ -272,9 +272,9 @@ class _Message:
         return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
 
 
-def _ids(message: bytes) -> tuple[list[Span], list[Span]]:
+def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     """Where the ids of calls stand in a message, and those of results."""
-    found: tuple[list[Span], list[Span]] = [], []
+    found: tuple[list[JsonSpan], list[JsonSpan]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
         types = named(members, "type")

@@ -8,7 +8,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.reasoning import Depth, encode_cap, encode_depth, encode_sampling
 from dragoman.protocols.anthropic_messages.shapes import (
     BETA_COMPACT,
@@ -21,14 +21,14 @@ from dragoman.protocols.anthropic_messages.shapes import (
     USER_ID_LIMIT,
 )
 from dragoman.protocols.anthropic_messages.tool_choice_encoder import encode_choice
-from dragoman.protocols.anthropic_messages.tool_encoder import Offers, encode_tools
+from dragoman.protocols.anthropic_messages.tool_encoder import EncodedTools, encode_tools
 from dragoman.protocols.anthropic_messages.turns import (
     MessageList,
     encode_conversation,
     in_tool_loop_without_thinking,
     shortened,
 )
-from dragoman.protocols.codec import Encoded, TargetModel
+from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.rules.extras import refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_anthropic
@@ -41,11 +41,11 @@ _LONG = ("12h", "24h")
 _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
-def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> Encoded:
+def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
     refuse_demands(said)
     request = effective(said)
-    writing = Writing(target, ledger)
+    writing = RequestEncodeContext(target, ledger)
     if request.extras is not None:
         writing.drop(request.extras, ())
     cap = encode_cap(request, writing)
@@ -80,10 +80,12 @@ def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> Encode
     headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.abilities.version}
     if writing.betas:
         headers["anthropic-beta"] = ",".join(sorted(writing.betas))
-    return Encoded(body=body, table=writing.table, stops=stops, headers=headers)
+    return EncodedRequest(body=body, table=writing.table, stops=stops, headers=headers)
 
 
-def _put_tools(offers: Offers, choice: JsonObject | None, body: JsonObject, writing: Writing) -> None:
+def _put_tools(
+    offers: EncodedTools, choice: JsonObject | None, body: JsonObject, writing: RequestEncodeContext
+) -> None:
     body["tools"] = offers.tools()
     if offers.servers:
         servers = offers.offered_servers()
@@ -94,7 +96,9 @@ def _put_tools(offers: Offers, choice: JsonObject | None, body: JsonObject, writ
         body["tool_choice"] = choice
 
 
-def _objection(choice: JsonObject | None, cap: int, conversation: MessageList, writing: Writing) -> str | None:
+def _objection(
+    choice: JsonObject | None, cap: int, conversation: MessageList, writing: RequestEncodeContext
+) -> str | None:
     """Why manual thinking is off.
 
     It goes with neither a forced choice (§8) nor a tool loop without reasoning (V5) nor a prefill (T6).
@@ -109,7 +113,9 @@ def _objection(choice: JsonObject | None, cap: int, conversation: MessageList, w
     return "off, because nothing is generated" if cap == 0 else None
 
 
-def _encode_format(output: OutputFormat, config: JsonObject, conversation: MessageList, writing: Writing) -> None:
+def _encode_format(
+    output: OutputFormat, config: JsonObject, conversation: MessageList, writing: RequestEncodeContext
+) -> None:
     """The form of the answer: a schema the provider enforces (Z1), else an instruction (F2)."""
     ledger = writing.ledger
     writing.drop(output.extras, ("output",))
@@ -141,7 +147,7 @@ def _encode_format(output: OutputFormat, config: JsonObject, conversation: Messa
         ledger.approximated(Feature.OUTPUT_SCHEMA, ("output",), "the answer is held to the schema strictly")
 
 
-def _encode_scalars(request: Request, body: JsonObject, writing: Writing) -> None:
+def _encode_scalars(request: Request, body: JsonObject, writing: RequestEncodeContext) -> None:
     ledger = writing.ledger
     if request.stream:
         body["stream"] = True
@@ -168,7 +174,7 @@ def encode_management(compact_at: int) -> JsonObject:
     return {"edits": [{"type": COMPACT_EDIT, "trigger": trigger}]}
 
 
-def _encode_tier(tier: str, body: JsonObject, writing: Writing) -> None:
+def _encode_tier(tier: str, body: JsonObject, writing: RequestEncodeContext) -> None:
     abilities = writing.target.abilities
     if tier in _FAST_TIERS and abilities.fast:
         body["speed"] = "fast"
@@ -182,7 +188,7 @@ def _encode_tier(tier: str, body: JsonObject, writing: Writing) -> None:
         writing.ledger.dropped(Feature.SERVICE_TIER, ("service_tier",), f"this provider has no tier {tier!r}")
 
 
-def _encode_caching(request: Request, body: JsonObject, writing: Writing) -> None:
+def _encode_caching(request: Request, body: JsonObject, writing: RequestEncodeContext) -> None:
     """The automatic mark that OpenAI clients expect of every provider (§15)."""
     marks = writing.settle_marks()
     options = request.cache
@@ -195,7 +201,9 @@ def _encode_caching(request: Request, body: JsonObject, writing: Writing) -> Non
         body["cache_control"] = control
 
 
-def _encode_cache_options(options: CacheOptions, control: JsonObject, writing: Writing, *, placed: bool) -> None:
+def _encode_cache_options(
+    options: CacheOptions, control: JsonObject, writing: RequestEncodeContext, *, placed: bool
+) -> None:
     ledger = writing.ledger
     for member, value in (("ttl", options.ttl), ("retention", options.retention)):
         if value is None:
@@ -208,7 +216,7 @@ def _encode_cache_options(options: CacheOptions, control: JsonObject, writing: W
     writing.drop(options.extras, ("cache",))
 
 
-def _encode_stops(request: Request, body: JsonObject, writing: Writing) -> tuple[str, ...]:
+def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeContext) -> tuple[str, ...]:
     """Stop strings; blank ones are refused by the provider, surplus ones are left to emulate."""
     stops: list[str] = []
     for index, stop in enumerate(request.stop):
@@ -225,7 +233,7 @@ def _encode_stops(request: Request, body: JsonObject, writing: Writing) -> tuple
     return watched(tuple(stops[len(taken) :]), writing.ledger)
 
 
-def _report_unsaid(request: Request, writing: Writing) -> None:
+def _report_unsaid(request: Request, writing: RequestEncodeContext) -> None:
     """Report the members of a request for which this protocol has no word."""
     dropped = writing.ledger.dropped
     if request.choices is not None and request.choices > 1:

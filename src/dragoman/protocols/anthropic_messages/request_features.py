@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.request_features import Opening, Signs
-from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.model.request_features import ConversationStart, RequestFeatures
+from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
 
 
 class _Source(Struct):
@@ -58,11 +58,11 @@ _OUTPUT = msgspec.json.Decoder(_Output)
 KEEPSAKES = (b'"file_id"', b'"container"')
 
 
-def signs_of(body: bytes) -> Signs:
+def signs_of(body: bytes) -> RequestFeatures:
     """What a request has in it; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return Signs()
+        return RequestFeatures()
     images = documents = kept = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
@@ -77,7 +77,7 @@ def signs_of(body: bytes) -> Signs:
                 kept = kept or (source is not None and source.kind == "file")
     thinking = peeked(request.thinking, _THINKING) if says(request.thinking) else None
     output = peeked(request.output_config, _OUTPUT) if says(request.output_config) else None
-    return Signs(
+    return RequestFeatures(
         tools=says(request.tools),
         images=images,
         documents=documents,
@@ -94,10 +94,10 @@ def _within(blocks: Sequence[_Block]) -> list[_Block]:
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
 
 
-_SPOKEN = msgspec.json.Decoder(list[Spoken])
+_SPOKEN = msgspec.json.Decoder(list[PeekedMessage])
 
 
-def opening_of(members: Mapping[str, Raw]) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> ConversationStart:
     """How the conversation of a request began."""
     said = peeked(members.get("messages", NULL), _SPOKEN)
-    return Opening() if said is None else opening_in(said, text_in(members.get("system", NULL)))
+    return ConversationStart() if said is None else opening_in(said, text_in(members.get("system", NULL)))

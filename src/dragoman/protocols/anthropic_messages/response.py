@@ -27,7 +27,7 @@ from dragoman.protocols.anthropic_messages.parts import decode_block, encode_blo
 from dragoman.protocols.anthropic_messages.response_parts import encode_answer_parts
 from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STOP_WORDS
 from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules import arguments
 from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.extras import drop_choices, drop_extras
@@ -44,7 +44,7 @@ from dragoman.wire.json import decode, encode, encode_text
 _TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
 
 
-def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
     """Read a whole answer; an error inside a success is a failure (O2)."""
     if is_error(body):
         return failure_in_body(body)
@@ -123,7 +123,7 @@ def _is_refused(word: str | None) -> bool:
     return reason_of(word or "") is StopReason.FILTER
 
 
-def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[Part, ...]:
+def decode_answer_parts(fields: Fields, asked: TranslationContext, ledger: Ledger) -> tuple[Part, ...]:
     """The content of an answer: tools under the client's names, seals with their issuer."""
     fields.skip("content")
     content = fields.value.get("content")
@@ -160,14 +160,16 @@ def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
     return tuple(parts)
 
 
-def with_issuer(part: Part, asked: Asked) -> Part:
+def with_issuer(part: Part, asked: TranslationContext) -> Part:
     """A part whose seal, if it is this provider's own, names who issued it."""
     if isinstance(part, Thinking | Compaction) and part.seal is not None and part.seal.origin == NAME:
         return replace(part, seal=issued_by(part.seal, asked.target.model, asked.target.upstream))
     return part
 
 
-def _restored_call(call: ToolCall, asked: Asked, seen: set[str], position: int, ledger: Ledger) -> ToolCall:
+def _restored_call(
+    call: ToolCall, asked: TranslationContext, seen: set[str], position: int, ledger: Ledger
+) -> ToolCall:
     """A call as the client knows the tool: its name, namespace and form of arguments (N1, S16)."""
     call_id = call.call_id
     if not call_id or call_id in seen:
@@ -240,7 +242,7 @@ def make_stop(word: str, sequence: str | None, details: Fields | None, *, called
     )
 
 
-def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """Write a whole answer for a Messages client."""
     if response.origin == NAME:
         return _encode_home(response)

@@ -32,7 +32,7 @@ from dragoman.protocols.anthropic_messages.hosted import hosted_id, listing_bloc
 from dragoman.protocols.anthropic_messages.parts import encode_block
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.rules import arguments
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.input_wrapping import wrap_input
@@ -46,12 +46,12 @@ _REPEATS = 8
 WRAPPED = "arguments must be an object and are wrapped"
 
 
-class Answering:
+class ResponseEncodeContext:
     """One answer being written: for which request, where losses go, and tool servers whose listings are to follow."""
 
     __slots__ = ("asked", "ledger", "listing", "searches")
 
-    def __init__(self, asked: Asked, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, ledger: Ledger) -> None:
         self.asked = asked
         self.ledger = ledger
         # Whether the client declared a web search.
@@ -60,9 +60,9 @@ class Answering:
         self.listing: dict[str, str] = {}
 
 
-def encode_answer_parts(parts: tuple[Part, ...], asked: Asked, ledger: Ledger) -> JsonList:
+def encode_answer_parts(parts: tuple[Part, ...], asked: TranslationContext, ledger: Ledger) -> JsonList:
     """All parts of an answer; what the client cannot be told is reported."""
-    answering = Answering(asked, ledger)
+    answering = ResponseEncodeContext(asked, ledger)
     blocks: JsonList = []
     for index, part in with_blanks(parts):
         at: Place = ("parts", index)
@@ -80,7 +80,7 @@ def encode_answer_parts(parts: tuple[Part, ...], asked: Asked, ledger: Ledger) -
     return blocks
 
 
-def encode_answer_part(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+def encode_answer_part(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     """A part that makes one block, or none."""
     if is_at_home(part):
         return encode_block(part)
@@ -201,7 +201,7 @@ def signature_of(seal: Seal | None) -> str:
     return to_envelope(seal)
 
 
-def _encode_thinking(part: Part, at: Place, answering: Answering) -> JsonObject:
+def _encode_thinking(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject:
     assert isinstance(part, Thinking)
     drop_extras(part.extras, at, answering.ledger)
     if part.seal is not None and part.seal.origin == NAME:
@@ -232,7 +232,7 @@ def call_opening(call: ToolCall) -> JsonObject:
     return block
 
 
-def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
+def _encode_call(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject:
     assert isinstance(part, ToolCall)
     text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
     value, wrapping = arguments.to_object(text)
@@ -244,7 +244,7 @@ def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
     return block
 
 
-def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+def _encode_hosted_call(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     assert isinstance(part, HostedCall)
     if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         return {
@@ -280,7 +280,7 @@ def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObje
     return {**asked, "query": " ".join(words)}
 
 
-def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+def _encode_hosted_result(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     assert isinstance(part, HostedResult)
     if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         content: JsonList = [_encode_source(source, answering.asked) for source in part.sources]
@@ -298,7 +298,7 @@ def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonOb
     return None
 
 
-def _encode_source(source: WebSource, asked: Asked) -> JsonObject:
+def _encode_source(source: WebSource, asked: TranslationContext) -> JsonObject:
     seal = source.seal or Seal(
         origin=asked.request.origin,
         kind="web",
@@ -323,12 +323,12 @@ _HOSTED: dict[HostedKind, Feature] = {
 }
 
 
-def _encode_compaction(part: Part, _at: Place, _answering: Answering) -> JsonObject:
+def _encode_compaction(part: Part, _at: Place, _answering: ResponseEncodeContext) -> JsonObject:
     assert isinstance(part, Compaction)
     return encode_compaction(part)
 
 
-_ENCODERS: dict[type, Callable[[Part, Place, Answering], JsonObject | None]] = {
+_ENCODERS: dict[type, Callable[[Part, Place, ResponseEncodeContext], JsonObject | None]] = {
     Thinking: _encode_thinking,
     ToolCall: _encode_call,
     HostedCall: _encode_hosted_call,

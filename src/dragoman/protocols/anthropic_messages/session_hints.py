@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.session_hints import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
 from dragoman.rules.instructions import without_telemetry
 from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked
@@ -51,7 +51,7 @@ class _Request(Struct, gc=False):
 _REQUEST = msgspec.json.Decoder(_Request)
 
 
-def speech_of(body: bytes, sought: Sought) -> Speech:
+def speech_of(body: bytes, sought: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:

@@ -30,11 +30,11 @@ from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, decode_citation
 from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.protocols.codec import Asked, Mint
-from dragoman.rules.argument_assembly import ArgumentsSaid
+from dragoman.protocols.codec import Mint, TranslationContext
+from dragoman.rules.argument_assembly import ArgumentAssembler
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.seals import from_envelope, issued_by
-from dragoman.rules.unknown_fields import Unknowns, part_place
+from dragoman.rules.unknown_fields import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode_text, kind_of
 
@@ -71,20 +71,20 @@ class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, f
 INPUT = "input_json_delta"
 
 
-class Reading:
+class BlockContext:
     """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
 
     __slots__ = ("_mint", "_next", "_unsaid", "asked", "call_ids", "calls", "ledger", "unknowns")
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
         self.ledger = ledger
-        self.unknowns = Unknowns(ledger, NAME)
+        self.unknowns = UnknownFields(ledger, NAME)
         self.call_ids: set[str] = set()
         # What was said of each call, by the id that the provider gave it.
-        self.calls: dict[str, tuple[str, ArgumentsSaid]] = {}
+        self.calls: dict[str, tuple[str, ArgumentAssembler]] = {}
         # Arguments of which nothing had come when they were last looked at.
-        self._unsaid: list[ArgumentsSaid] = []
+        self._unsaid: list[ArgumentAssembler] = []
         self._mint = mint
         self._next = 0
 
@@ -94,7 +94,7 @@ class Reading:
         self._next += 1
         return index
 
-    def add_call(self, given: str, name: str, said: ArgumentsSaid) -> None:
+    def add_call(self, given: str, name: str, said: ArgumentAssembler) -> None:
         """Know a call by the id that the provider gave it; the first one of an id stays."""
         if given not in self.calls:
             self.calls[given] = (name, said)
@@ -141,7 +141,7 @@ class Block:
     # The deltas that `grow` understands.
     takes: frozenset[str] = frozenset()
 
-    def __init__(self, reading: Reading, start: JsonObject) -> None:
+    def __init__(self, reading: BlockContext, start: JsonObject) -> None:
         self.reading = reading
         self.start = start
         self.index = -1
@@ -326,7 +326,7 @@ class _CallBlock(Block):
     takes = frozenset({INPUT})
 
     def open(self) -> list[Event]:
-        self._said = ArgumentsSaid(free=self.reading.asked.relayed)
+        self._said = ArgumentAssembler(free=self.reading.asked.relayed)
         # What was told, while nothing but its end, or a brace, can keep more from being told as it comes.
         self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
@@ -480,7 +480,7 @@ BLOCKS: dict[str, type[Block]] = {
 }
 
 
-def begin(reading: Reading, start: JsonObject) -> Block:
+def begin(reading: BlockContext, start: JsonObject) -> Block:
     """The block that a start begins."""
     kind = text_of(start, "type")
     if kind == "tool_use" and text_of(start, "id") in reading.calls:

@@ -33,17 +33,17 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
     DELTA_MEMBERS,
     INPUT,
     Block,
+    BlockContext,
     BlockGrew,
     OpenBlocks,
-    Reading,
     begin,
     text_of,
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.stop_reasons import at_cap, said, settled
-from dragoman.rules.surrogates import Halves
+from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import encode, kind_of
@@ -66,10 +66,10 @@ _read_growth = Decoder(BlockGrew).decode
 class MessagesStreamDecoder:
     """Reads one stream."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
-        self._reading = Reading(asked, mint, ledger)
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._reading = BlockContext(asked, mint, ledger)
         self._unknowns = self._reading.unknowns
-        self._halves = Halves(ledger)
+        self._halves = SurrogateJoiner(ledger)
         self._fresh = True
         self._over = False
         self._blocks = OpenBlocks()

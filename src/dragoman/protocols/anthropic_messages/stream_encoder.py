@@ -21,7 +21,7 @@ import msgspec
 
 from dragoman.model.events import (
     ArgumentsDelta,
-    ChoicesTold,
+    ChoiceReported,
     CitationAdded,
     Delta,
     Ended,
@@ -47,7 +47,7 @@ from dragoman.protocols.anthropic_messages.response import encode_stop
 from dragoman.protocols.anthropic_messages.response_parts import (
     CITED_TEXT_LIMIT,
     WRAPPED,
-    Answering,
+    ResponseEncodeContext,
     call_opening,
     encode_answer_part,
     encode_citation,
@@ -57,7 +57,7 @@ from dragoman.protocols.anthropic_messages.response_parts import (
 )
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
 from dragoman.rules.input_wrapping import InputWrapper
@@ -279,7 +279,7 @@ class _TextCallWriter(_Writer):
 class MessagesStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._asked = asked
         self._mint = mint
         self._ledger = ledger
@@ -287,7 +287,7 @@ class MessagesStreamEncoder:
         self._part = 0
         self._writer: _Writer | None = None
         self._refusals: list[_TextWriter] = []
-        self._answering = Answering(asked, ledger)
+        self._answering = ResponseEncodeContext(asked, ledger)
         self._usage: Usage | None = None
         self._stopped = Stop(reason=StopReason.OTHER)
         self._over = False
@@ -440,7 +440,7 @@ _WRITERS: dict[type, Callable[[MessagesStreamEncoder, Event], bytes]] = {
     PartEnded: MessagesStreamEncoder._write_end,
     Started: MessagesStreamEncoder._write_message,
     UsageReported: MessagesStreamEncoder._keep_usage,
-    ChoicesTold: MessagesStreamEncoder._drop_choices,
+    ChoiceReported: MessagesStreamEncoder._drop_choices,
     Stopped: MessagesStreamEncoder._keep_stop,
     Ended: MessagesStreamEncoder._write_stop,
     Failed: MessagesStreamEncoder._write_failure,

@@ -11,7 +11,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import Span, elements_of, replaced
+from dragoman.wire.json_spans import JsonSpan, elements_of, replaced
 
 _find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
@@ -31,7 +31,7 @@ def is_made_up(citation: JsonValue) -> bool:
 
 def without_made_up(message: bytes, at: Place, ledger: Ledger) -> bytes:
     """A message whose text has no citations that we made up; the text stays, and everything else byte for byte."""
-    edits: list[tuple[Span, bytes]] = []
+    edits: list[tuple[JsonSpan, bytes]] = []
     for number, span in elements_of(message, "content"):
         if not may_be_made_up(message, span.start, span.end):
             continue

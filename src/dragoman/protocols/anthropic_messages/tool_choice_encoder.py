@@ -17,11 +17,11 @@ from dragoman.model.tools import (
     ToolSearchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages.encode_context import Writing
-from dragoman.protocols.anthropic_messages.tool_encoder import Offers, declared_name
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
+from dragoman.protocols.anthropic_messages.tool_encoder import EncodedTools, declared_name
 
 
-def encode_choice(request: Request, offers: Offers, writing: Writing) -> JsonObject | None:
+def encode_choice(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject | None:
     """The tool choice; a choice the provider cannot be given may reduce the tools instead (§8)."""
     choice = request.tool_choice
     if not offers.declarations:
@@ -38,14 +38,14 @@ def encode_choice(request: Request, offers: Offers, writing: Writing) -> JsonObj
     return encoded
 
 
-def _drop_choice(request: Request, writing: Writing) -> None:
+def _drop_choice(request: Request, writing: RequestEncodeContext) -> None:
     if request.tool_choice is not None:
         writing.ledger.dropped(Feature.TOOL_CHOICE, ("tool_choice",), "there are no tools to choose from")
     if request.parallel_calls is not None:
         writing.ledger.dropped(Feature.PARALLEL_CALLS, ("parallel_calls",), "there are no tools to call")
 
 
-def _unforced(encoded: JsonObject, offers: Offers, writing: Writing) -> JsonObject:
+def _unforced(encoded: JsonObject, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     if encoded["type"] == "tool":
         name = encoded["name"]
         offers.keep({name if isinstance(name, str) else None}, writing)
@@ -56,19 +56,19 @@ def _unforced(encoded: JsonObject, offers: Offers, writing: Writing) -> JsonObje
     return {"type": "auto"}
 
 
-def _auto(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+def _auto(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
     return {"type": "auto"}
 
 
-def _none(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+def _none(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
     return {"type": "none"}
 
 
-def _required(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+def _required(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
     return {"type": "any"}
 
 
-def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
+def _named(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     tool = request.tool_choice.tool if request.tool_choice is not None else None
     # A toolset, and a member of one, cannot be forced.
     name = _wire_name(tool, _offered(offers), writing) if tool is not None and tool.kind != "mcp" else None
@@ -78,7 +78,7 @@ def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
     return {"type": "tool", "name": name}
 
 
-def _allowed(request: Request, offers: Offers, writing: Writing) -> JsonObject:
+def _allowed(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     choice = request.tool_choice
     assert choice is not None
     offered = _offered(offers)
@@ -105,7 +105,7 @@ class _Offered(Struct, frozen=True):
     hosted: dict[type, str | None]
 
 
-def _offered(offers: Offers) -> _Offered:
+def _offered(offers: EncodedTools) -> _Offered:
     hosted: dict[type, str | None] = {}
     for spec, declaration, _ in offers.declarations:
         hosted.setdefault(type(spec), declared_name(declaration))
@@ -116,7 +116,7 @@ def _offered(offers: Offers) -> _Offered:
     )
 
 
-def _wire_name(tool: ToolRef, offered: _Offered, writing: Writing) -> str | None:
+def _wire_name(tool: ToolRef, offered: _Offered, writing: RequestEncodeContext) -> str | None:
     """The name under which a chosen tool is offered here; None if it is not."""
     if tool.kind == "mcp":
         label = (tool.native or {}).get("server_label", tool.name)
@@ -128,7 +128,7 @@ def _wire_name(tool: ToolRef, offered: _Offered, writing: Writing) -> str | None
     return entry.wire if entry is not None and entry.wire in offered.names else None
 
 
-_CHOICES: dict[ChoiceMode, Callable[[Request, Offers, Writing], JsonObject]] = {
+_CHOICES: dict[ChoiceMode, Callable[[Request, EncodedTools, RequestEncodeContext], JsonObject]] = {
     ChoiceMode.AUTO: _auto,
     ChoiceMode.NONE: _none,
     ChoiceMode.REQUIRED: _required,

@@ -19,7 +19,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.shapes import (
     CODE_EXECUTION,
     STRICT_TOOLS_LIMIT,
@@ -39,7 +39,7 @@ _INPUT_SCHEMA: JsonObject = {
 }
 
 
-class Offers(Struct, kw_only=True):
+class EncodedTools(Struct, kw_only=True):
     """The tools as they are written, each beside its specification and place, and the tool servers by label."""
 
     declarations: list[tuple[ToolSpec, JsonObject, Place]]
@@ -54,7 +54,7 @@ class Offers(Struct, kw_only=True):
         labels = {tool.label for tool, _, _ in self.declarations if isinstance(tool, McpTool)}
         return [server for label, server in self.servers.items() if label in labels]
 
-    def keep(self, names: set[str | None], writing: Writing) -> bool:
+    def keep(self, names: set[str | None], writing: RequestEncodeContext) -> bool:
         """Leave out the tools that are not named; tells whether any is left."""
         kept = [entry for entry in self.declarations if declared_name(entry[1]) in names]
         for _, declaration, at in self.declarations:
@@ -70,9 +70,9 @@ def declared_name(declaration: JsonObject) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
+def encode_tools(request: Request, said: Request, writing: RequestEncodeContext) -> EncodedTools:
     """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
-    offers = Offers(declarations=[], servers={})
+    offers = EncodedTools(declarations=[], servers={})
     writing.searchable = writing.target.abilities.hosted_tools and any(
         isinstance(tool, ToolSearchTool) for tool in request.tools
     )
@@ -105,7 +105,7 @@ def _kind(tool: ToolSpec) -> str:
     return tool.label if isinstance(tool, McpTool) else _HOSTED_FEATURES[type(tool)].value
 
 
-def _places(request: Request, said: Request, writing: Writing) -> list[Place] | None:
+def _places(request: Request, said: Request, writing: RequestEncodeContext) -> list[Place] | None:
     """Where each tool was said, if the conversation moved any; tools that it removed are reported."""
     if request is said:
         return None
@@ -118,14 +118,14 @@ def _places(request: Request, said: Request, writing: Writing) -> list[Place] | 
     return [places[id(tool)] for tool in request.tools]
 
 
-def _report_call_limit(offers: Offers, writing: Writing) -> None:
+def _report_call_limit(offers: EncodedTools, writing: RequestEncodeContext) -> None:
     if any("max_uses" in declaration for _, declaration, _ in offers.declarations):
         writing.ledger.approximated(Feature.MAX_TOOL_CALLS, ("max_tool_calls",), "a limit on each server tool instead")
     else:
         writing.ledger.dropped(Feature.MAX_TOOL_CALLS, ("max_tool_calls",), "no server tool to limit")
 
 
-def _name(tool: FunctionTool | TextTool, at: Place, writing: Writing, wrapped: Wrapped) -> str | None:
+def _name(tool: FunctionTool | TextTool, at: Place, writing: RequestEncodeContext, wrapped: Wrapped) -> str | None:
     """The tool's name on the wire; None for a tool that was declared before."""
     if not tool.name:
         raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a tool needs a name")
@@ -140,7 +140,7 @@ def _name(tool: FunctionTool | TextTool, at: Place, writing: Writing, wrapped: W
     return entry.wire
 
 
-def _encode_function(tool: FunctionTool, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_function(tool: FunctionTool, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     schema, wrapped = _encode_schema(tool.parameters)
     name = _name(tool, at, writing, wrapped)
     if name is None:
@@ -185,7 +185,7 @@ def _encode_schema(given: JsonObject | None) -> tuple[JsonObject, Wrapped]:
     return (wrap_root(schema), Wrapped.VALUE) if needs_wrapping(schema) else (schema, _NOT_WRAPPED)
 
 
-def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing: Writing) -> None:
+def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
     """Promise strict arguments where the schema lies in the subset (Z1) and the provider takes one more."""
     if writing.strict_tools == STRICT_TOOLS_LIMIT:
         note = f"this provider takes {STRICT_TOOLS_LIMIT} strict tools, not more"
@@ -204,7 +204,9 @@ def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing
         )
 
 
-def _encode_options(tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: Writing) -> None:
+def _encode_options(
+    tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: RequestEncodeContext
+) -> None:
     if tool.callers is not None:
         if "direct" not in tool.callers:
             raise writing.refuse(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
@@ -220,7 +222,7 @@ def _encode_options(tool: FunctionTool | TextTool, declaration: JsonObject, at: 
         writing.drop(tool.extras, at)
 
 
-def _encode_text_tool(tool: TextTool, at: Place, writing: Writing) -> JsonObject | None:
+def _encode_text_tool(tool: TextTool, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     name = _name(tool, at, writing, Wrapped.INPUT)
     if name is None:
         return None
@@ -243,7 +245,9 @@ _HOSTED_FEATURES: dict[type, Feature] = {
 }
 
 
-def _encode_hosted(tool: ToolSpec, at: Place, writing: Writing, offers: Offers, limit: int | None) -> JsonObject | None:
+def _encode_hosted(
+    tool: ToolSpec, at: Place, writing: RequestEncodeContext, offers: EncodedTools, limit: int | None
+) -> JsonObject | None:
     if isinstance(tool, ForeignTool):
         writing.ledger.dropped(Feature.HOSTED_TOOL, at, f"only {tool.origin} runs {tool.kind!r}")
         return None
@@ -279,7 +283,7 @@ def _encode_hosted(tool: ToolSpec, at: Place, writing: Writing, offers: Offers, 
     return declaration
 
 
-def _encode_web_search(tool: WebSearchTool, at: Place, writing: Writing) -> JsonObject:
+def _encode_web_search(tool: WebSearchTool, at: Place, writing: RequestEncodeContext) -> JsonObject:
     # Newer versions let code call the search unless they are told not to.
     declaration: JsonObject = {"type": WEB_SEARCH, "name": "web_search", "allowed_callers": ["direct"]}
     _encode_domains(tool, declaration, at, writing)
@@ -297,7 +301,9 @@ def _location(location: JsonObject) -> JsonObject:
     return {"type": "approximate", **members}
 
 
-def _encode_domains(tool: WebSearchTool | WebFetchTool, declaration: JsonObject, at: Place, writing: Writing) -> None:
+def _encode_domains(
+    tool: WebSearchTool | WebFetchTool, declaration: JsonObject, at: Place, writing: RequestEncodeContext
+) -> None:
     if tool.allowed_domains is not None:
         declaration["allowed_domains"] = list(tool.allowed_domains)
         if tool.blocked_domains is not None:
@@ -308,7 +314,7 @@ def _encode_domains(tool: WebSearchTool | WebFetchTool, declaration: JsonObject,
         declaration["blocked_domains"] = list(tool.blocked_domains)
 
 
-def _encode_mcp(tool: McpTool, at: Place, writing: Writing, offers: Offers) -> JsonObject:
+def _encode_mcp(tool: McpTool, at: Place, writing: RequestEncodeContext, offers: EncodedTools) -> JsonObject:
     if tool.url is None:
         raise writing.refuse(Feature.MCP, at, "only tool servers with an address can be called from here")
     if tool.approval != "never":

@@ -12,7 +12,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Extras, Part, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, OutputKind, Request
-from dragoman.protocols.anthropic_messages.encode_context import Writing
+from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.part_encoder import encode_call, encode_part, encode_result
 from dragoman.protocols.anthropic_messages.parts import is_plain
 from dragoman.protocols.anthropic_messages.response import decode_turn
@@ -63,7 +63,7 @@ class MessageList:
                     message["content"] = only["text"]
 
 
-def encode_conversation(request: Request, writing: Writing) -> MessageList:
+def encode_conversation(request: Request, writing: RequestEncodeContext) -> MessageList:
     """Instructions and messages of a request."""
     _drop_extras(request.messages, writing)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
@@ -91,7 +91,7 @@ def encode_conversation(request: Request, writing: Writing) -> MessageList:
     return conversation
 
 
-def _may_lead(request: Request, writing: Writing) -> bool:
+def _may_lead(request: Request, writing: RequestEncodeContext) -> bool:
     """Whether the answer may begin with what the client says: the provider refuses that beside an enforced form."""
     abilities, output = writing.target.abilities, request.output
     enforced = output is not None and output.kind is OutputKind.SCHEMA and abilities.output_schema
@@ -110,7 +110,7 @@ def _following(turns: list[Turn]) -> list[TurnKind | None]:
     return following
 
 
-def _drop_extras(messages: tuple[Message, ...], writing: Writing) -> None:
+def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext) -> None:
     # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
     neutral: Extras | None = None
     for index, message in enumerate(messages):
@@ -138,13 +138,15 @@ def shortened(blocks: JsonList) -> JsonValue:
     return blocks
 
 
-def _encode_instructions(instructions: tuple[Text, ...], conversation: MessageList, writing: Writing) -> None:
+def _encode_instructions(
+    instructions: tuple[Text, ...], conversation: MessageList, writing: RequestEncodeContext
+) -> None:
     for index, text in enumerate(instructions):
         if text.text.strip():
             conversation.system.append(encode_part(text, ("instructions", index), writing, by_user=True))
 
 
-def _encode_leading(turn: Turn, conversation: MessageList, writing: Writing) -> None:
+def _encode_leading(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     for part, at in zip(turn.parts, turn.places, strict=True):
         block = encode_part(part, at, writing, by_user=True)
         if block is None:
@@ -154,7 +156,7 @@ def _encode_leading(turn: Turn, conversation: MessageList, writing: Writing) -> 
         conversation.system.append(block)
 
 
-def _encode_user(turn: Turn, conversation: MessageList, writing: Writing) -> None:
+def _encode_user(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
         if type(part) is Text and is_plain(part):
@@ -165,14 +167,14 @@ def _encode_user(turn: Turn, conversation: MessageList, writing: Writing) -> Non
             content.append(block)
 
 
-def _encode_results(turn: Turn, conversation: MessageList, writing: Writing) -> None:
+def _encode_results(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
         assert isinstance(part, ToolResult)
         content.append(encode_result(part, turn.places[index], writing))
 
 
-def _encode_assistant(turn: Turn, conversation: MessageList, writing: Writing) -> None:
+def _encode_assistant(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content: JsonList | None = None
     for index, part in enumerate(turn.parts):
         kind = type(part)
@@ -193,7 +195,9 @@ def _encode_assistant(turn: Turn, conversation: MessageList, writing: Writing) -
         content.append(block)
 
 
-def _encode_late(turn: Turn, following: TurnKind | None, conversation: MessageList, writing: Writing) -> None:
+def _encode_late(
+    turn: Turn, following: TurnKind | None, conversation: MessageList, writing: RequestEncodeContext
+) -> None:
     """An instruction said late stays at its place: as it is where that is legal, else as tagged user text (I1)."""
     if not turn.parts:
         return
@@ -223,19 +227,19 @@ def _encode_late(turn: Turn, following: TurnKind | None, conversation: MessageLi
         writing.ledger.approximated(Feature.LATE_INSTRUCTIONS, at, note)
 
 
-def _late_blocks(turn: Turn, writing: Writing) -> JsonList:
+def _late_blocks(turn: Turn, writing: RequestEncodeContext) -> JsonList:
     blocks = [encode_part(part, at, writing, by_user=True) for part, at in zip(turn.parts, turn.places, strict=True)]
     return [block for block in blocks if block is not None]
 
 
-def _is_legal(following: TurnKind | None, conversation: MessageList, writing: Writing) -> bool:
+def _is_legal(following: TurnKind | None, conversation: MessageList, writing: RequestEncodeContext) -> bool:
     """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
     if not writing.target.abilities.late_system:
         return False
     return conversation.spoke_last == "user" and following in (None, TurnKind.ASSISTANT)
 
 
-def _repair_ends(conversation: MessageList, writing: Writing, *, leads: bool) -> None:
+def _repair_ends(conversation: MessageList, writing: RequestEncodeContext, *, leads: bool) -> None:
     ledger = writing.ledger
     messages = conversation.messages
     for message in messages:
@@ -257,7 +261,7 @@ def _repair_ends(conversation: MessageList, writing: Writing, *, leads: bool) ->
         ledger.invented(Feature.PREFILL, ("messages",), "this model does not continue an assistant message")
 
 
-def _trim(message: JsonObject, writing: Writing) -> None:
+def _trim(message: JsonObject, writing: RequestEncodeContext) -> None:
     """Take blanks off the end of what the answer begins with: the provider refuses them, and says them itself."""
     content = message["content"]
     last = content[-1] if isinstance(content, list) else None
@@ -274,7 +278,7 @@ def _opens_compacted(message: JsonObject) -> bool:
     return isinstance(content, list) and bool(content) and _type(content[0]) == "compaction"
 
 
-def _speak_first(conversation: MessageList, writing: Writing) -> None:
+def _speak_first(conversation: MessageList, writing: RequestEncodeContext) -> None:
     """Nothing but instructions: the last of them becomes the user's message (T5)."""
     if not conversation.system:
         conversation.messages.append(_filler())

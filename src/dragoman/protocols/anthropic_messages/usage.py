@@ -10,12 +10,12 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.rules import counts
-from dragoman.rules.enum_values import Words
+from dragoman.rules.enum_values import EnumValues
 from dragoman.wire.fields import Fields
 
 # Tiers of other protocols in this one's words (U7).
 _STANDARD = "standard"
-_TIERS = Words(
+_TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
     legal=frozenset({"standard", "priority", "batch"}),
     others={

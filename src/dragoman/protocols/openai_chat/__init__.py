@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.codec import Codec, KeptTurns, ModelLists
+from dragoman.protocols.codec import Codec, ModelLists, TurnRestorer
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.messages import encode_turn
 from dragoman.protocols.openai_chat.missing_reasoning import settle_thinking
@@ -65,7 +65,7 @@ CODEC = Codec(
     stream_decoder=ChatStreamDecoder,
     stream_encoder=ChatStreamEncoder,
     encode_turn=encode_turn,
-    kept_turns=KeptTurns(keep=keep, sign=SIGN, lacking=lacking, restore=restore),
+    kept_turns=TurnRestorer(keep=keep, sign=SIGN, lacking=lacking, restore=restore),
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

@@ -6,7 +6,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Place
 
 
-class Spoken:
+class AssistantText:
     """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11).
 
     `apart` is set when something that is no text stands between.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.rules.capabilities import Abilities
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode
 from dragoman.wire.json_spans import object_members, replaced, with_member
@@ -20,7 +20,7 @@ _OFF = b'{"type":"disabled"}'
 
 
 def settle_thinking(
-    body: bytes, _abilities: Abilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+    body: bytes, _abilities: Capabilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
 ) -> bytes:
     """The body with an empty reasoning where none is, else without thinking; the same bytes if nothing is demanded."""
     if not demanded:

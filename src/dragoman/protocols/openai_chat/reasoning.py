@@ -22,7 +22,7 @@ from dragoman.model.parts import Part, Refusal, Seal, Text, Thinking, ThinkingKi
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.reasoning_details import (
     Blocks,
-    Details,
+    ReasoningDetails,
     block_text,
     detail_text,
     nested_blocks,
@@ -55,7 +55,7 @@ from dragoman.wire.fields import Fields
 _TEXTS = ("type", "text", "summary", "data", "signature", "format", "id")
 
 
-class Said(Struct, frozen=True):
+class StatedReasoning(Struct, frozen=True):
     """Reasoning as plain text: the member it stands in, the text, and a second member that repeats it.
 
     `value` is the member as it stands, where it is no string.
@@ -88,9 +88,9 @@ class Structured(Struct, frozen=True, kw_only=True):
 NOTHING = Structured()
 
 
-def read_said(message: Fields) -> Said | None:
+def read_said(message: Fields) -> StatedReasoning | None:
     """The plain text of a message's reasoning; equal text in two members counts once."""
-    found: Said | None = None
+    found: StatedReasoning | None = None
     for field in REASONING_FIELDS:
         if field not in message.value:
             continue
@@ -103,7 +103,7 @@ def read_said(message: Fields) -> Said | None:
             continue
         if found is None:
             message.skip(field)
-            found = Said(field, text, None, value if isinstance(value, list) else None)
+            found = StatedReasoning(field, text, None, value if isinstance(value, list) else None)
         elif text == found.text:
             message.skip(field)
             found = replace(found, also=found.also or field)
@@ -121,7 +121,7 @@ def read_structured(message: Fields) -> Structured:
     value = message.value
     if _STRUCTURED.isdisjoint(value):
         return NOTHING
-    details, blocks = Details(), Blocks()
+    details, blocks = ReasoningDetails(), Blocks()
     for entry in message.each(DETAILS):
         for key in _TEXTS:
             entry.optional_text(key)
@@ -140,7 +140,9 @@ def read_structured(message: Fields) -> Structured:
 _STRUCTURED = frozenset({DETAILS, BLOCKS, ITEMS, OPAQUE, BESIDE})
 
 
-def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None) -> Seal:
+def text_seal(
+    said: StatedReasoning | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None
+) -> Seal:
     """The seal under which this protocol's own reasoning returns to its issuer."""
     body: JsonObject = {"field": said.field if said is not None else _field(beside), "text": text}
     if said is not None and said.also is not None:
@@ -186,7 +188,9 @@ def decode_answer(message: Fields, target: TargetModel) -> Thinking | None:
     return sealed_text(said, text, beside, target)
 
 
-def sealed_text(said: Said | None, text: str, beside: Structured, target: TargetModel | None = None) -> Thinking:
+def sealed_text(
+    said: StatedReasoning | None, text: str, beside: Structured, target: TargetModel | None = None
+) -> Thinking:
     """Reasoning under a seal of this protocol."""
     kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
     return Thinking(text=text, kind=kind, seal=text_seal(said, text, beside, target))

@@ -7,7 +7,7 @@ from dragoman.protocols.openai_chat.shapes import BESIDE, BLOCKS, REASONING_FIEL
 from dragoman.wire.json import encode_text
 
 
-class Details:
+class ReasoningDetails:
     """Entries of `reasoning_details` as they come; one of the same index and type, or a bare signature, completes the
     earlier."""
 

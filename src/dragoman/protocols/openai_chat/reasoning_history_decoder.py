@@ -6,7 +6,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras, Foreign, Part, Seal, Thinking, ThinkingKind
 from dragoman.protocols.openai_chat.reasoning import (
     NOTHING,
-    Said,
+    StatedReasoning,
     Structured,
     read_said,
     read_structured,
@@ -75,7 +75,7 @@ def _from_content(part: Foreign) -> Part:
     if signed is not None:
         return signed
     text = block_text(part.body)
-    return sealed_text(Said(CONTENT, text), text, Structured(parts=[part.body]))
+    return sealed_text(StatedReasoning(CONTENT, text), text, Structured(parts=[part.body]))
 
 
 def _signed_block(block: JsonObject) -> Thinking | None:

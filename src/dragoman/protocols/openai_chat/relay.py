@@ -36,7 +36,7 @@ from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
-from dragoman.wire.json_spans import Member, Span, elements_of, gaps, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import JsonSpan, Member, elements_of, gaps, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 from dragoman.wire.sse import SseReader
 
@@ -108,7 +108,7 @@ def rename_cap(body: bytes) -> bytes:
     if named(members, "max_completion_tokens"):
         # The newer one wins wherever both are taken.
         return without(body, [member.whole for member in older])
-    return replaced(body, [(Span(member.key_start, member.value_start), _NEWER_CAP) for member in older])
+    return replaced(body, [(JsonSpan(member.key_start, member.value_start), _NEWER_CAP) for member in older])
 
 
 def ask_usage(body: bytes) -> bytes | None:
@@ -205,7 +205,7 @@ def _tells_only_usage(frame: bytes) -> bool:
     return False
 
 
-def _is_foreign(message: bytes, span: Span, number: int, ledger: Ledger) -> bool:
+def _is_foreign(message: bytes, span: JsonSpan, number: int, ledger: Ledger) -> bool:
     """Whether an entry of the details holds an envelope of ours; if so that is noted."""
     if not _is_suspect(message, span.start, span.end):
         return False
@@ -237,7 +237,7 @@ def _thinking(number: int) -> Place:
     return ("messages", number, "parts", 0)
 
 
-def _members(message: bytes, *names: str) -> list[Span]:
+def _members(message: bytes, *names: str) -> list[JsonSpan]:
     members = object_members(message)
     return [member.whole for name in names for member in named(members, name)]
 
@@ -253,14 +253,14 @@ def _may_call(body: bytes, start: int, end: int) -> bool:
     return body.find(b'"tool_calls"', start, end) >= 0
 
 
-def _calls(message: bytes) -> list[tuple[int, Span]]:
+def _calls(message: bytes) -> list[tuple[int, JsonSpan]]:
     """The calls of a message that are objects."""
     return [(number, span) for number, span in elements_of(message, "tool_calls") if message[span.start] == _BRACE]
 
 
-def _signatures(message: bytes, call: Span) -> list[Span]:
+def _signatures(message: bytes, call: JsonSpan) -> list[JsonSpan]:
     """Where the signatures of a call stand that are no stand-ins: on it, on its function, or in what hangs on them."""
-    found: list[Span] = []
+    found: list[JsonSpan] = []
     holders = [(call, 0)]
     for holder, depth in holders:
         for member in object_members(message, holder.start, holder.end):
@@ -272,12 +272,12 @@ def _signatures(message: bytes, call: Span) -> list[Span]:
     return [span for span, proof in proofs if isinstance(proof, str) and proof not in ("", NO_CALL_PROOF)]
 
 
-def _is_proven(message: bytes, call: Span) -> bool:
+def _is_proven(message: bytes, call: JsonSpan) -> bool:
     """Whether a call brings a proof, or what stands for one."""
     return bool(_signatures(message, call)) or message.find(_STAND_IN, call.start, call.end) >= 0
 
 
-def _proven(message: bytes, span: Span) -> bytes:
+def _proven(message: bytes, span: JsonSpan) -> bytes:
     """A call with the stand-in for a proof."""
     call = message[span.start : span.end]
     proof = encode({"google": {_SIGNATURE: NO_CALL_PROOF}})
@@ -287,7 +287,7 @@ def _proven(message: bytes, span: Span) -> bytes:
     return with_member(call, "extra_content", proof)
 
 
-def _signed_parts(message: bytes) -> list[Span]:
+def _signed_parts(message: bytes) -> list[JsonSpan]:
     """The content parts that are reasoning with a proof in them."""
     parts = [span for _, span in elements_of(message, "content")]
     return [span for span in parts if _is_signed(decode(message[span.start : span.end]))]
@@ -306,7 +306,7 @@ def _without_proofs(fields: JsonValue) -> JsonObject | None:
     return {key: value for key, value in fields.items() if key not in _BESIDE_PROOFS}
 
 
-def _ids(message: bytes) -> tuple[list[Span], list[Span]]:
+def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     """Where the ids of calls stand in a message, and those of results."""
     if not message.startswith(b"{"):
         return [], []

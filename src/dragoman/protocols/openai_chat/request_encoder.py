@@ -19,7 +19,7 @@ from dragoman.model.request import (
     Updates,
 )
 from dragoman.model.tools import ToolSpec
-from dragoman.protocols.codec import Encoded, TargetModel
+from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_chat.sequential_tool_calls import told_apart
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tool_encoder import (
@@ -60,12 +60,12 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
         body[key] = value
 
 
-def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> Encoded:
+def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
-    return _Writer(request, target, ledger).encode()
+    return _RequestEncoder(request, target, ledger).encode()
 
 
-class _Writer:
+class _RequestEncoder:
     """One request of another protocol on its way to a provider of this one."""
 
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
@@ -80,7 +80,7 @@ class _Writer:
         self._closing: str | None = None
         self._body: JsonObject = {"model": target.model, "messages": []}
 
-    def encode(self) -> Encoded:
+    def encode(self) -> EncodedRequest:
         """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
         tools = ToolEncoder(request, self._target, ledger).encode(self._placed_tools())
@@ -112,7 +112,7 @@ class _Writer:
         body["messages"] = told_apart(messages, ledger) if self._abilities.results_apart else messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
-        return Encoded(body=body, table=tools.table, stops=stops)
+        return EncodedRequest(body=body, table=tools.table, stops=stops)
 
     def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
         """The tools in force, each with its place in the request as it was said."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.request_features import Opening, Signs
-from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.model.request_features import ConversationStart, RequestFeatures
+from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
 
 _NO_EFFORT = (b"null", b'"none"')
 
@@ -54,11 +54,11 @@ _FORMAT = msgspec.json.Decoder(_Format)
 KEEPSAKES = (b'"file_id"',)
 
 
-def signs_of(body: bytes) -> Signs:
+def signs_of(body: bytes) -> RequestFeatures:
     """What a request has in it; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return Signs()
+        return RequestFeatures()
     images = documents = kept = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
@@ -70,7 +70,7 @@ def signs_of(body: bytes) -> Signs:
     told = peeked(request.response_format, _FORMAT) if says(request.response_format) else None
     cap = number(request.max_completion_tokens)
     tier = text_in(request.service_tier) if length(request.service_tier) <= _LONGEST_TIER else ""
-    return Signs(
+    return RequestFeatures(
         tools=says(request.tools) or says(request.functions),
         images=images,
         documents=documents,
@@ -84,13 +84,13 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-_SPOKEN = msgspec.json.Decoder(list[Spoken])
+_SPOKEN = msgspec.json.Decoder(list[PeekedMessage])
 
 
-def opening_of(members: Mapping[str, Raw]) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> ConversationStart:
     """How the conversation of a request began."""
     cache_key = members.get("prompt_cache_key")
     if cache_key is not None and says(cache_key):
-        return Opening(cache_key=text_in(cache_key))
+        return ConversationStart(cache_key=text_in(cache_key))
     said = peeked(members.get("messages", NULL), _SPOKEN)
     return opening_in([] if said is None else said)

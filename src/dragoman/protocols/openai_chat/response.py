@@ -19,7 +19,7 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.response import Response, StopReason
-from dragoman.protocols.codec import Asked, Mint, TargetModel
+from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import (
     EXTRA_CONTENT,
     call_proof,
@@ -49,7 +49,7 @@ from dragoman.protocols.openai_chat.messages import (
 )
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
 from dragoman.protocols.openai_chat.reasoning import (
-    Said,
+    StatedReasoning,
     Structured,
     decode_answer,
     encode_details,
@@ -88,7 +88,7 @@ from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
 
-def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
     """A provider's whole answer: its first choice, the others as they stand; an error in it is a failure (O2)."""
     failure = failure_in(body)
     if failure is not None:
@@ -174,7 +174,7 @@ def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | 
     return Extras(origin=NAME, fields=known) if known else None
 
 
-def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledger) -> list[Part]:
+def _decode_message(message: Fields, choice: Fields, asked: TranslationContext, ledger: Ledger) -> list[Part]:
     parts: list[Part] = []
     thinking = decode_answer(message, asked.target)
     content = _decode_content(message, asked.target, ledger)
@@ -280,7 +280,7 @@ def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[
         kind = part.get("type")
         if kind in THINKING_PARTS:
             text = block_text(part)
-            found.append(sealed_text(Said(CONTENT, text), text, Structured(parts=[part]), target))
+            found.append(sealed_text(StatedReasoning(CONTENT, text), text, Structured(parts=[part]), target))
             continue
         piece = Fields(part, ((owner.path, "content"), position)).optional_text("text")
         if piece is None:
@@ -292,7 +292,7 @@ def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[
     return found
 
 
-def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """A whole answer for a client of this protocol."""
     if response.origin == NAME:
         return _encode_home(response, asked, mint)
@@ -348,7 +348,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
 
 
 def _completion(
-    response: Response, asked: Asked, mint: Mint, choices: JsonList, usage: JsonObject, ledger: Ledger
+    response: Response, asked: TranslationContext, mint: Mint, choices: JsonList, usage: JsonObject, ledger: Ledger
 ) -> JsonObject:
     body: JsonObject = {
         "id": completion_id(response.id, mint),
@@ -394,7 +394,7 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
     message["tool_calls"] = written
 
 
-def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
+def _encode_home(response: Response, asked: TranslationContext, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.

@@ -19,7 +19,7 @@ from dragoman.model.parts import (
     Text,
     ToolCall,
 )
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.parts import encode_annotation
 from dragoman.protocols.openai_chat.reasoning import rebuilds
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, HOSTED, ID_PREFIX, NAME, RESPONSES
@@ -32,7 +32,7 @@ from dragoman.rules.tool_table import Wrapped
 BENT = "the call's arguments were not the object asked for"
 
 
-def restored(call: ToolCall, asked: Asked, at: Place, ledger: Ledger) -> ToolCall:
+def restored(call: ToolCall, asked: TranslationContext, at: Place, ledger: Ledger) -> ToolCall:
     """A provider's call under the name, and in the form, in which the client declared its tool."""
     entry = asked.table.restored(call.name)
     arguments = call.arguments
@@ -66,7 +66,7 @@ def client_name(call: ToolCall) -> str:
     return flatten(call.namespace, call.name)
 
 
-def seal_turn(parts: tuple[Part, ...], origin: str, asked: Asked) -> Seal | None:
+def seal_turn(parts: tuple[Part, ...], origin: str, asked: TranslationContext) -> Seal | None:
     """The exact form of a turn that the client's echo would not give back (V1), or None."""
     if asked.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
         return None

@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.model.features import Feature
 from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
-from dragoman.rules.enum_values import ORDINARY_TIERS, Words
+from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
 
 NAME: Final = "openai-chat"
 UPSTREAM = ""
@@ -87,7 +87,7 @@ HOSTED: dict[HostedKind, Feature] = {
     HostedKind.MCP_LISTING: Feature.MCP,
 }
 # Service tiers that the SDK's types list, and others in its words (U7).
-SERVED_TIERS = Words(
+SERVED_TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
     legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast"}),
     others={**ORDINARY_TIERS, "ultrafast": "fast"},

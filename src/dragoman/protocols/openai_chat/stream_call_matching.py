@@ -42,7 +42,7 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
-from dragoman.rules.argument_assembly import ArgumentsSaid, meaning_of
+from dragoman.rules.argument_assembly import ArgumentAssembler, meaning_of
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_table import ToolTable
@@ -55,7 +55,7 @@ Meaning: TypeAlias = tuple[str, Hashable]
 MAY_BE_WHOLE = "} \t\r\n"
 
 
-class Call:
+class StreamedCall:
     """One call while it grows; `told` is its part, -1 before it is announced."""
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Call:
         self.proof: JsonObject = {}
         self.call_id = ""
         self.name = ""
-        self.said = ArgumentsSaid(free=custom)
+        self.said = ArgumentAssembler(free=custom)
         self.told = -1
         self.ended = False
         # Whether something else began after it.
@@ -115,7 +115,7 @@ class Call:
             self.quick = pieces
 
 
-class Owners:
+class CallMatcher:
     """The calls of one answer, by their ids and indexes."""
 
     __slots__ = ("_names", "_silent", "_table", "_unfinished", "by_id", "by_index", "calls", "loose")
@@ -124,14 +124,14 @@ class Owners:
         self._table = table
         # At home the names on the wire are the client's own.
         self._names = names
-        self.calls: list[Call] = []
+        self.calls: list[StreamedCall] = []
         # Open calls whose arguments were not complete when they were last looked at, and those with a stand-in alone.
         # Dictionaries, because calls end in any order. Each is looked at again only after more came for it: to look at
         # all of them for every new call takes time by the square of their number.
-        self._unfinished: dict[Call, None] = {}
-        self._silent: dict[Call, None] = {}
-        self.by_index: dict[int, Call] = {}
-        self.by_id: dict[str, Call] = {}
+        self._unfinished: dict[StreamedCall, None] = {}
+        self._silent: dict[StreamedCall, None] = {}
+        self.by_index: dict[int, StreamedCall] = {}
+        self.by_id: dict[str, StreamedCall] = {}
         # A name that was said again after a whole value, without an id: more arguments open a call of it.
         self.loose = ""
 
@@ -139,11 +139,11 @@ class Owners:
         """Whether the request has a tool of this name."""
         return name in self._table or (len(self._table) == 0 and name in self._names)
 
-    def is_whole(self, call: Call) -> bool:
+    def is_whole(self, call: StreamedCall) -> bool:
         """Whether nothing more is to be expected of a call's arguments."""
         return not call.said.silent and not call.said.in_doubt and call.said.complete()
 
-    def owner(self, index: int | None, given: str, name: str, arguments: str) -> Call | None:
+    def owner(self, index: int | None, given: str, name: str, arguments: str) -> StreamedCall | None:
         """The call a fragment belongs to; None if it opens one (the table above)."""
         known = self.by_id.get(given) if given else None
         if known is not None:
@@ -168,7 +168,7 @@ class Owners:
             return None
         return None if whole and (arguments or name != call.name) else call
 
-    def _is_other(self, known: Call, index: int | None, name: str, arguments: str) -> bool:
+    def _is_other(self, known: StreamedCall, index: int | None, name: str, arguments: str) -> bool:
         """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
         elsewhere = index is not None and known.index is not None and index != known.index
         if name == known.name or not known.name:
@@ -181,7 +181,7 @@ class Owners:
             )
         return elsewhere or known.said.complete() or (self.declared(name) and self.declared(known.name))
 
-    def is_next(self, call: Call | None, index: int | None, given: str, arguments: str) -> bool:
+    def is_next(self, call: StreamedCall | None, index: int | None, given: str, arguments: str) -> bool:
         """Whether arguments without a name begin those of a call whose name was said alone."""
         if not self.loose or given in self.by_id or arguments.lstrip()[:1] != "{":
             return False
@@ -190,7 +190,7 @@ class Owners:
         elsewhere = index is None or self.by_index.get(index) is not call
         return call.said.complete() and (call.name == self.loose or (call.said.silent and elsewhere))
 
-    def _named(self, call: Call | None, name: str, arguments: str) -> Call | None:
+    def _named(self, call: StreamedCall | None, name: str, arguments: str) -> StreamedCall | None:
         """The call whose name is said again without its id, at an index that is not its own."""
         if call is not None and not call.said.complete():
             return None
@@ -206,14 +206,16 @@ class Owners:
             return waiting
         return None
 
-    def _repeated(self, name: str, arguments: str) -> Call | None:
+    def _repeated(self, name: str, arguments: str) -> StreamedCall | None:
         """The last call, if a fragment says it again without its id, or without a name."""
         last = self.calls[-1] if self.calls else None
         if last is None or (name and (name != last.name or not last.given)):
             return None
         return last if arguments.strip() and last.said.same(arguments) else None
 
-    def _continued(self, call: Call | None, index: int | None, given: str, arguments: str) -> Call | None:
+    def _continued(
+        self, call: StreamedCall | None, index: int | None, given: str, arguments: str
+    ) -> StreamedCall | None:
         """The call that a fragment without a name continues."""
         if call is None:
             return self._unplaced(index, given, arguments)
@@ -231,7 +233,7 @@ class Owners:
             return call
         return waiting or call
 
-    def _unplaced(self, index: int | None, given: str, arguments: str) -> Call | None:
+    def _unplaced(self, index: int | None, given: str, arguments: str) -> StreamedCall | None:
         """The call that a fragment without a name continues, if its index and its id are no call's."""
         waiting = self.waiting()
         if given and (index is not None or not self.calls):
@@ -243,20 +245,20 @@ class Owners:
             return waiting
         return self.calls[-1] if self.calls else None
 
-    def grew(self, call: Call) -> None:
+    def grew(self, call: StreamedCall) -> None:
         """Take note that a call opened, or that arguments came for it."""
         if not call.ended:
             self._silent.pop(call, None)
             self._unfinished[call] = None
 
-    def close(self, call: Call) -> None:
+    def close(self, call: StreamedCall) -> None:
         """Take note that a call ended."""
         self._unfinished.pop(call, None)
         self._silent.pop(call, None)
 
-    def waiting(self) -> Call | None:
+    def waiting(self) -> StreamedCall | None:
         """The only call that is without a whole value; else the only one whose value may be a stand-in."""
-        found: list[Call] = []
+        found: list[StreamedCall] = []
         while self._unfinished and len(found) < 2:
             call, _ = self._unfinished.popitem()
             if not call.said.complete():
@@ -268,7 +270,7 @@ class Owners:
             return next(iter(self._silent))
         return found[0] if len(found) == 1 else None
 
-    def follow(self, call: Call, index: int | None, given: str) -> None:
+    def follow(self, call: StreamedCall, index: int | None, given: str) -> None:
         """Remember under which id and index a call was seen."""
         if given:
             if not call.given and call.told < 0:
@@ -278,12 +280,12 @@ class Owners:
             self.by_index[index] = call
 
 
-def _continues(call: Call, arguments: str) -> bool:
+def _continues(call: StreamedCall, arguments: str) -> bool:
     """Whether arguments can only be more of an unfinished value: they do not begin one."""
     return not call.said.silent and arguments.strip()[:1] not in ("", "{") and arguments.strip() != "null"
 
 
-def lacks(call: Call) -> bool:
+def lacks(call: StreamedCall) -> bool:
     """Whether nothing at all was said of a call's arguments."""
     return call.said.silent and not call.said.stood_in
 
@@ -295,9 +297,9 @@ class Restated:
 
     def __init__(self) -> None:
         self._meanings: Counter[Meaning] = Counter()
-        self._changed: dict[Call, None] = {}
+        self._changed: dict[StreamedCall, None] = {}
 
-    def change(self, call: Call) -> None:
+    def change(self, call: StreamedCall) -> None:
         """Take note that more is known of a call."""
         self._changed[call] = None
 

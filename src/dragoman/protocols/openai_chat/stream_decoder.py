@@ -28,22 +28,22 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.response import StopReason, Usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
 from dragoman.protocols.openai_chat.finish_reasons import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.shapes import (
     NAME,
 )
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
-from dragoman.protocols.openai_chat.stream_fast_path import Likeness
+from dragoman.protocols.openai_chat.stream_fast_path import ChunkFastPath
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import seconds_of
 from dragoman.rules.stop_reasons import at_cap, broken_off, reason_of, said, settled
-from dragoman.rules.surrogates import UNREADABLE, Halves
-from dragoman.rules.unknown_fields import Unknowns
+from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
+from dragoman.rules.unknown_fields import UnknownFields
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 
@@ -83,17 +83,17 @@ def _says_one(delta: JsonObject) -> bool:
 class ChatStreamDecoder:
     """Reads one stream."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._cap = asked.request.max_tokens
         self._ledger = ledger
-        self._halves = Halves(ledger)
+        self._halves = SurrogateJoiner(ledger)
         self._state = _FRESH
-        self._unknowns = Unknowns(ledger, NAME)
+        self._unknowns = UnknownFields(ledger, NAME)
         # The members of chunks and choices as they come again and again, once nothing in them is left to report.
         self._usual: list[str] = []
         self._usual_choice: list[str] = []
         self._deltas = DeltaReader(asked, mint, ledger, self._unknowns)
-        self._likeness = Likeness()
+        self._likeness = ChunkFastPath()
         self._usage: JsonObject | None = None
         # Whether those are of all of the answer.
         self._is_counted = False

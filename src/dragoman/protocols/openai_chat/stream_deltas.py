@@ -22,7 +22,7 @@ from dragoman.model.events import (
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import EXTRA_CONTENT, is_thought, message_proof, proof_part
 from dragoman.protocols.openai_chat.parts import decode_annotation
 from dragoman.protocols.openai_chat.reasoning_details import nested_blocks, repeats_itself
@@ -39,7 +39,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.stream_reasoning import ThinkingRun
 from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
 from dragoman.protocols.openai_chat.think_tags import INLINE, THOUGHT, InlineThinking
-from dragoman.rules.unknown_fields import Unknowns
+from dragoman.rules.unknown_fields import UnknownFields
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
@@ -66,7 +66,7 @@ _RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 _CONTENT = frozenset({"type", "text"})
 
 
-class Run(Enum):
+class OpenPart(Enum):
     """The one part that may be open beside calls."""
 
     NONE = "nothing open"
@@ -76,13 +76,13 @@ class Run(Enum):
 
 
 # Members of an enumeration are looked up slowly; these are asked for with every chunk.
-NONE, THINKING = Run.NONE, Run.THINKING
-_TEXT = Run.TEXT
+NONE, THINKING = OpenPart.NONE, OpenPart.THINKING
+_TEXT = OpenPart.TEXT
 # The runs that tell the members of a message; calls are told elsewhere.
-_SAID_IN: dict[str, Run] = {
+_SAID_IN: dict[str, OpenPart] = {
     "content": _TEXT,
     "annotations": _TEXT,
-    "refusal": Run.REFUSAL,
+    "refusal": OpenPart.REFUSAL,
     "tool_calls": NONE,
     **dict.fromkeys((*REASONING_FIELDS, DETAILS), THINKING),
 }
@@ -91,7 +91,7 @@ _SAID_IN: dict[str, Run] = {
 class DeltaReader:
     """Reads the deltas of one stream; the decoder's short way looks at what is open here."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger, unknowns: UnknownFields) -> None:
         self._asked, self._mint, self._ledger = asked, mint, ledger
         self._target = asked.target
         self._unknowns = unknowns
@@ -223,7 +223,7 @@ class DeltaReader:
         if text:
             self._think(text, events)
 
-    def _open(self, run: Run, events: list[Event]) -> None:
+    def _open(self, run: OpenPart, events: list[Event]) -> None:
         """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
         self._end_run(events)
         if self.calls is not None:
@@ -254,8 +254,8 @@ class DeltaReader:
     def _refuse(self, refusal: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         if not isinstance(refusal, str):
             raise WireError("/choices/0/delta/refusal", "string", kind_of(refusal))
-        if self.run is not Run.REFUSAL:
-            self._open(Run.REFUSAL, events)
+        if self.run is not OpenPart.REFUSAL:
+            self._open(OpenPart.REFUSAL, events)
             self.index = self.next_index()
             events.append(PartStarted(self.index, Refusal(text="")))
         self.refusal.append(refusal)

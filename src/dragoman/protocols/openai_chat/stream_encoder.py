@@ -21,7 +21,7 @@ from msgspec.json import Encoder
 
 from dragoman.model.events import (
     ArgumentsDelta,
-    ChoicesTold,
+    ChoiceReported,
     CitationAdded,
     Ended,
     Event,
@@ -43,7 +43,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import hang, is_proof
 from dragoman.protocols.openai_chat.failure import error_frame
 from dragoman.protocols.openai_chat.finish_reasons import finish_word, report_stop
@@ -91,7 +91,7 @@ class _Writer:
 class ChatStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._asked = asked
         self._mint = mint
         self._ledger = ledger
@@ -300,7 +300,7 @@ class ChatStreamEncoder:
         self._usage = event.usage
         return b""
 
-    def _remember_choices(self, event: ChoicesTold) -> bytes:
+    def _remember_choices(self, event: ChoiceReported) -> bytes:
         self._alternatives = event.choices
         return b""
 
@@ -370,7 +370,7 @@ _HANDLERS: dict[type, Callable[..., bytes]] = {
     PartStarted: ChatStreamEncoder._open,
     PartEnded: ChatStreamEncoder._close,
     UsageReported: ChatStreamEncoder._remember_usage,
-    ChoicesTold: ChatStreamEncoder._remember_choices,
+    ChoiceReported: ChatStreamEncoder._remember_choices,
     Stopped: ChatStreamEncoder._remember_stop,
     Ended: ChatStreamEncoder._end,
     Failed: ChatStreamEncoder._fail,

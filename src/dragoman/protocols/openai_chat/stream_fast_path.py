@@ -22,7 +22,7 @@ _WRITTEN_PROBE = encode(_PROBE)
 _read_text = Decoder(str).decode
 
 
-class Likeness:
+class ChunkFastPath:
     """What stands around the text of a stream's chunks, as long as it stays the same."""
 
     __slots__ = ("_before", "_behind", "known", "lessons")

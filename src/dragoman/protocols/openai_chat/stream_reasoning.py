@@ -6,10 +6,10 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
+from dragoman.protocols.openai_chat.reasoning import StatedReasoning, Structured, text_seal
 from dragoman.protocols.openai_chat.reasoning_details import (
     Blocks,
-    Details,
+    ReasoningDetails,
     block_text,
     nested_blocks,
     repeats,
@@ -25,9 +25,9 @@ class ThinkingRun:
     __slots__ = ("_blocks", "_details", "_items", "_opaque", "_part", "_said", "_signed", "_since", "pieces", "said")
 
     def __init__(self) -> None:
-        self.said: Said | None = None
+        self.said: StatedReasoning | None = None
         self.pieces: list[str] = []
-        self._details = Details()
+        self._details = ReasoningDetails()
         self._blocks = Blocks()
         self._items: list[JsonObject] = []
         self._opaque = ""
@@ -53,9 +53,9 @@ class ThinkingRun:
             if not told:
                 told = text
                 if self.said is None and text:
-                    self.said = Said(field, "")
+                    self.said = StatedReasoning(field, "")
             elif text == told and self.said is not None and self.said.also is None and self.said.field != field:
-                self.said = Said(self.said.field, "", field)
+                self.said = StatedReasoning(self.said.field, "", field)
         opaque = delta.get(OPAQUE)
         if opaque and isinstance(opaque, str):
             self._opaque = opaque
@@ -89,7 +89,7 @@ class ThinkingRun:
         text = block_text(part)
         if self._part is None:
             self._part = {}
-            self.said = self.said or Said(CONTENT, "")
+            self.said = self.said or StatedReasoning(CONTENT, "")
         self._part.update({key: value for key, value in part.items() if value is not None and key != "thinking"})
         said = part.get("thinking")
         self._said += said if isinstance(said, list) else [said] if said is not None else []

@@ -22,17 +22,24 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, ToolCall
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.response_parts import BENT
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.protocols.openai_chat.stream_call_matching import KNOWN, MAY_BE_WHOLE, Call, Owners, Restated, lacks
-from dragoman.rules.argument_assembly import ArgumentsSaid
+from dragoman.protocols.openai_chat.stream_call_matching import (
+    KNOWN,
+    MAY_BE_WHOLE,
+    CallMatcher,
+    Restated,
+    StreamedCall,
+    lacks,
+)
+from dragoman.rules.argument_assembly import ArgumentAssembler
 from dragoman.rules.arguments import Completeness, is_complete
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_table import Wrapped
-from dragoman.rules.unknown_fields import Unknowns, part_place
+from dragoman.rules.unknown_fields import UnknownFields, part_place
 from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})
@@ -52,7 +59,12 @@ class CallAssembly:
     """All calls of one answer."""
 
     def __init__(
-        self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns, next_index: Callable[[], int]
+        self,
+        asked: TranslationContext,
+        mint: Mint,
+        ledger: Ledger,
+        unknowns: UnknownFields,
+        next_index: Callable[[], int],
     ) -> None:
         self._table = asked.table
         self._relayed = asked.relayed
@@ -62,19 +74,19 @@ class CallAssembly:
         self._unknowns = unknowns
         self._next_index = next_index
         names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
-        self._owners = Owners(asked.table, names)
+        self._owners = CallMatcher(asked.table, names)
         # Those that opened since something else began; and those with a stand-in that other calls followed.
-        self._latest: list[Call] = []
-        self._may_grow: list[Call] = []
+        self._latest: list[StreamedCall] = []
+        self._may_grow: list[StreamedCall] = []
         # Those of which anything came since `end`.
-        self._changed: dict[Call, None] = {}
+        self._changed: dict[StreamedCall, None] = {}
         self._restated = Restated()
         # Arguments that are no whole value, of calls that ended, and whether they are one together.
         self._broken: list[str] = []
         self._broken_together = Completeness()
         self._ids: set[str] = set()
         # Whole calls that were opened again at another index, by that, and the arguments that came there since.
-        self._twins: dict[int, tuple[Call, ArgumentsSaid]] = {}
+        self._twins: dict[int, tuple[StreamedCall, ArgumentAssembler]] = {}
         self.any_told = False
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
@@ -133,7 +145,7 @@ class CallAssembly:
             call = self._open(index, given, custom, fragment, events)
         else:
             if name and given and index is not None and self._is_twin(call, index, arguments):
-                self._twins[index] = (call, ArgumentsSaid(free=self._relayed))
+                self._twins[index] = (call, ArgumentAssembler(free=self._relayed))
                 self._twin_said(index, arguments, events)
                 arguments = ""
             self._owners.follow(call, index, given)
@@ -152,7 +164,7 @@ class CallAssembly:
         if not usual:
             self._report(call, fragment)
 
-    def _is_twin(self, call: Call, index: int, arguments: str) -> bool:
+    def _is_twin(self, call: StreamedCall, index: int, arguments: str) -> bool:
         """Whether a whole call is opened again, at an index where no call was."""
         return index not in self._owners.by_index and self._owners.is_whole(call) and not call.said.same(arguments)
 
@@ -182,7 +194,7 @@ class CallAssembly:
                 return
         self.take({"index": position, **fragment}, events)
 
-    def _prove(self, call: Call, proof: JsonObject, events: list[Event]) -> None:
+    def _prove(self, call: StreamedCall, proof: JsonObject, events: list[Event]) -> None:
         """Keep what proves a call until it is told; later only what is new is told, and at once."""
         new: JsonObject = {key: value for key, value in proof.items() if value != call.proof.get(key)}
         if not new:
@@ -191,11 +203,11 @@ class CallAssembly:
         if call.told >= 0:
             self._tell_proof(call, new, events)
 
-    def _tell_proof(self, call: Call, proof: JsonObject, events: list[Event]) -> None:
+    def _tell_proof(self, call: StreamedCall, proof: JsonObject, events: list[Event]) -> None:
         index = self._next_index()
         events += (PartStarted(index, proof_part(call.call_id, proof, self._target)), PartEnded(index))
 
-    def _report(self, call: Call, fragment: JsonObject) -> None:
+    def _report(self, call: StreamedCall, fragment: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
         at = part_place(call.told)
         inner = fragment.get("custom" if call.custom else "function")
@@ -243,7 +255,7 @@ class CallAssembly:
             if call.said.surplus():
                 self._ledger.dropped(Feature.ARGUMENTS, part_place(call.told), _SURPLUS)
 
-    def _check_pieces(self, calls: list[Call]) -> None:
+    def _check_pieces(self, calls: list[StreamedCall]) -> None:
         """Refuse what is plainly one value in several calls, or arguments of one that another was taken to repeat."""
         if any(call.robbed and (lacks(call) or not call.said.complete()) for call in calls):
             raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
@@ -258,7 +270,7 @@ class CallAssembly:
         if together or any(text.lstrip()[:1] in _INSIDE for text in texts):
             raise WireError(_ARGUMENTS, "arguments that begin a value", "pieces of one in several calls")
 
-    def _lose(self, call: Call, bare: bool) -> None:
+    def _lose(self, call: StreamedCall, bare: bool) -> None:
         """A call that never got a name: nobody can run it."""
         if bare and not self._relayed and not call.said.silent:
             # They may well be the arguments that another call is without.
@@ -283,18 +295,22 @@ class CallAssembly:
         self._grow(waiting, arguments, events)
         return ""
 
-    def _touch(self, call: Call) -> None:
+    def _touch(self, call: StreamedCall) -> None:
         """Take note that something came of a call."""
         self._changed[call] = None
         self._restated.change(call)
 
-    def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> Call:
+    def _open(
+        self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]
+    ) -> StreamedCall:
         self.move_on(events, to_call=True)
         self._owners.loose = ""
         rest: JsonObject = {key: value for key, value in fragment.items() if key not in KNOWN and value is not None}
-        call = Call(len(self._owners.calls), index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
+        call = StreamedCall(
+            len(self._owners.calls), index, given, custom, Extras(origin=NAME, fields=rest) if rest else None
+        )
         if self._relayed:
-            call.said = ArgumentsSaid(free=True)
+            call.said = ArgumentAssembler(free=True)
         self._owners.calls.append(call)
         self._latest.append(call)
         self._owners.grew(call)
@@ -305,7 +321,7 @@ class CallAssembly:
             self._owners.by_id.setdefault(given, call)
         return call
 
-    def _name(self, call: Call, name: str) -> None:
+    def _name(self, call: StreamedCall, name: str) -> None:
         """Set the name once; different pieces are joined while nothing else is known of the call."""
         if not call.name:
             call.name = name
@@ -321,7 +337,7 @@ class CallAssembly:
             # It was told before its name was whole: a tool that nobody meant must not be run.
             raise WireError(_NAME, "the name that the call has already", "another")
 
-    def _grow(self, call: Call, arguments: str, events: list[Event]) -> None:
+    def _grow(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:
         if call.ended and (call.custom or not call.said.complete()):
             if arguments.strip() and not call.said.same(arguments):
                 self._ledger.dropped(
@@ -338,13 +354,13 @@ class CallAssembly:
         if call.passed and not call.ended and call.told >= 0 and self._owners.is_whole(call):
             self._end(call, events)
 
-    def _tell(self, call: Call, arguments: str, events: list[Event]) -> None:
+    def _tell(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:
         if call.unwrapper is not None:
             arguments = call.unwrapper.feed(arguments)
         if arguments:
             events.append(PartGrew(call.told, ArgumentsDelta(arguments)))
 
-    def _announce(self, call: Call, events: list[Event]) -> None:
+    def _announce(self, call: StreamedCall, events: list[Event]) -> None:
         entry = self._table.restored(call.name)
         form = InputForm.TEXT if call.custom else InputForm.JSON
         if entry is not None:
@@ -374,7 +390,7 @@ class CallAssembly:
         for piece in call.said.pieces:
             self._tell(call, piece, events)
 
-    def _end(self, call: Call, events: list[Event]) -> None:
+    def _end(self, call: StreamedCall, events: list[Event]) -> None:
         call.ended, call.quick = True, None
         self._owners.close(call)
         held = call.said.rest()

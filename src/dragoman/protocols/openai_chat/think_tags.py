@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from enum import Enum
 
-from dragoman.protocols.openai_chat.reasoning import Said
+from dragoman.protocols.openai_chat.reasoning import StatedReasoning
 
 THOUGHT = "<thought>"
 # What closes reasoning, by what opens it.
 _TAGS = {"<think>": "</think>", THOUGHT: "</thought>", "<reasoning>": "</reasoning>"}
 
 # Where inline reasoning stood; it is not sent back, servers strip it from history themselves.
-INLINE = Said("content", "")
+INLINE = StatedReasoning("content", "")
 
 
 class _State(Enum):

@@ -21,7 +21,7 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Response
-from dragoman.protocols.codec import Asked, KeptTurn, TargetModel
+from dragoman.protocols.codec import CachedTurn, TargetModel, TranslationContext
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
 from dragoman.protocols.openai_chat.reasoning_details import nested_blocks, text_of
 from dragoman.protocols.openai_chat.reasoning_history_decoder import decode_echo
@@ -32,7 +32,7 @@ from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.seals import opens
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode, encode_text
-from dragoman.wire.json_spans import Span, elements_of, object_members, replaced, with_member
+from dragoman.wire.json_spans import JsonSpan, elements_of, object_members, replaced, with_member
 from dragoman.wire.splice import named
 
 # What no such turn is without.
@@ -56,7 +56,7 @@ _write = msgspec.json.Encoder().encode
 _READER = msgspec.json.Decoder(_Content)
 
 
-def keep(response: Response, asked: Asked) -> KeptTurn | None:
+def keep(response: Response, asked: TranslationContext) -> CachedTurn | None:
     """What is to be kept of an answer for the requests that follow it; None without a call or sealed reasoning."""
     if response.origin == NAME or asked.request.legacy_functions or asked.request.store is False:
         return None
@@ -82,7 +82,7 @@ def keep(response: Response, asked: Asked) -> KeptTurn | None:
         exact=turn is not None,
         details=Raw(encode(list[JsonValue](indexed(entries)))),
     )
-    return KeptTurn(call_id=calls[0][0], body=_write(content))
+    return CachedTurn(call_id=calls[0][0], body=_write(content))
 
 
 def lacking(body: bytes) -> list[str]:
@@ -108,7 +108,7 @@ def restore(body: bytes, found: Mapping[str, bytes], protocol: str, target: Targ
     }
     if not waiting:
         return body
-    edits: list[tuple[Span, bytes]] = []
+    edits: list[tuple[JsonSpan, bytes]] = []
     for turn in _bare_turns(body):
         call_id = turn.calls[0][0]
         content = waiting.get(call_id)
@@ -155,7 +155,7 @@ _Call = tuple[str, str, str]
 class _BareTurn(Struct, frozen=True):
     """An assistant message with calls and without reasoning: where it stands, and what it says."""
 
-    span: Span
+    span: JsonSpan
     text: str
     calls: list[_Call]
 

@@ -23,7 +23,7 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.assistant_content import Spoken, joined_content
+from dragoman.protocols.openai_chat.assistant_content import AssistantText, joined_content
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.reasoning_history_encoder import NOT_ISSUED, Echo, turns_with_calls
@@ -220,7 +220,7 @@ class TurnEncoder:
         self._assistant_message(turn.parts[start:], turn.places[start:])
 
     def _assistant_message(self, parts: Sequence[Part], places: Sequence[Place]) -> None:
-        spoken = Spoken()
+        spoken = AssistantText()
         written: list[JsonObject] = []
         echo: Echo | None = None
         refusals: list[str] = []
@@ -269,7 +269,7 @@ class TurnEncoder:
     def _echo(self, parts: Sequence[Part]) -> Echo:
         return Echo(self._target, self._ledger, in_turn=self._called or ToolCall in map(type, parts))
 
-    def _other(self, part: Part, at: Place, spoken: Spoken) -> None:
+    def _other(self, part: Part, at: Place, spoken: AssistantText) -> None:
         """A part of an assistant's turn that this protocol has no form for."""
         if isinstance(part, HostedCall | HostedResult):
             self._ledger.dropped(HOSTED[part.kind], at, "what another provider ran itself is not carried over")

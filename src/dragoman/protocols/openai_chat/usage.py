@@ -31,7 +31,7 @@ _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 _HOME = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
 
 
-Count: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST)]
+TokenCount: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST)]
 
 
 class _Count(Struct, frozen=True):
@@ -229,23 +229,23 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
 
 
 class _InputDetails(Struct, forbid_unknown_fields=True, gc=False):
-    cached_tokens: Count | None = None
+    cached_tokens: TokenCount | None = None
     audio_tokens: Literal[0] | None = None
 
 
 class _OutputDetails(Struct, forbid_unknown_fields=True, gc=False):
-    reasoning_tokens: Count | None = None
+    reasoning_tokens: TokenCount | None = None
     audio_tokens: Literal[0] | None = None
-    accepted_prediction_tokens: Count | None = None
-    rejected_prediction_tokens: Count | None = None
+    accepted_prediction_tokens: TokenCount | None = None
+    rejected_prediction_tokens: TokenCount | None = None
 
 
 class _Usual(Struct, forbid_unknown_fields=True, gc=False):
     """Counts as nearly every server tells them."""
 
-    prompt_tokens: Count
-    completion_tokens: Count
-    total_tokens: Count
+    prompt_tokens: TokenCount
+    completion_tokens: TokenCount
+    total_tokens: TokenCount
     prompt_tokens_details: _InputDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 

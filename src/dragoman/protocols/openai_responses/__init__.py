@@ -24,8 +24,8 @@ from dragoman.protocols.openai_responses.request_features import KEEPSAKES, TIER
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.session_hints import speech_of
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
-from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
+from dragoman.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
+from dragoman.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.wire.sse import comment
@@ -60,8 +60,8 @@ CODEC = Codec(
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
-    stream_decoder=StreamDecoder,
-    stream_encoder=StreamEncoder,
+    stream_decoder=ResponsesStreamDecoder,
+    stream_encoder=ResponsesStreamEncoder,
     encode_turn=encode_turn,
     kept_turns=None,
     decode_limits=decode_limits,

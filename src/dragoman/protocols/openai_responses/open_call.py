@@ -8,7 +8,7 @@ from dragoman.errors import WireError
 from dragoman.model.events import ArgumentsDelta, PartEnded, PartGrew, PartStarted
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import InputForm, ToolCall
-from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, Piece, behind, beyond_all
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece, behind, beyond_all
 from dragoman.protocols.openai_responses.output import report_bent
 from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
 from dragoman.rules.arguments import Completeness
@@ -28,7 +28,7 @@ class OpenCall(OpenItem):
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
-        self._piece = Piece()
+        self._piece = OpenPiece()
         # Whether its arguments are one value by now, and that value once it was needed.
         self._completeness = Completeness()
         self._meant: JsonValue = None

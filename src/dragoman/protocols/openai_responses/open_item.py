@@ -12,10 +12,10 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, ToolCall
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.output import OutputReader
 from dragoman.protocols.openai_responses.shapes import NAME
-from dragoman.rules.unknown_fields import Unknowns, part_place
+from dragoman.rules.unknown_fields import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 
 # How far is looked for what is not where it should be: a flood takes time by its length.
@@ -30,18 +30,18 @@ class ItemContext:
 
     __slots__ = ("asked", "calls", "ledger", "mint", "out", "parts", "reader", "refusals", "told", "unknowns")
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
         self.mint = mint
         self.ledger = ledger
-        self.unknowns = Unknowns(ledger, NAME)
+        self.unknowns = UnknownFields(ledger, NAME)
         self.reader = OutputReader(asked, ledger)
         self.out: list[Event] = []
         self.parts = 0
         self.calls: set[str] = set()
         # What the stop is derived from: calls and refusals.
         self.told: list[Part] = []
-        self.refusals: list[Piece] = []
+        self.refusals: list[OpenPiece] = []
 
     def number(self) -> int:
         """The index of the next part."""
@@ -55,7 +55,7 @@ class ItemContext:
         self.ledger.approximated(feature, part_place(index), note)
 
 
-class Piece:
+class OpenPiece:
     """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
 
     __slots__ = (
@@ -178,12 +178,12 @@ def bare(text: str) -> str:
 
 def beyond(told: str, whole: str) -> str | None:
     """What a whole text has beyond the told one, white space apart; None if it is another text."""
-    piece = Piece()
+    piece = OpenPiece()
     piece.add(told)
     return beyond_all((piece,), whole)
 
 
-def beyond_all(told: Iterable[Piece], whole: str) -> str | None:
+def beyond_all(told: Iterable[OpenPiece], whole: str) -> str | None:
     """The same for what was told in several pieces; of those no more is looked at than the whole text is long."""
     told = tuple(told)
     rest = behind((text for piece in told for text in piece.pieces), whole)

@@ -6,7 +6,15 @@ from dragoman.model.events import CitationAdded, PartEnded, PartGrew, PartStarte
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Foreign, Part, Refusal, Text
-from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond_all, paired
+from dragoman.protocols.openai_responses.open_item import (
+    NEAR,
+    ItemContext,
+    OpenItem,
+    OpenPiece,
+    bare,
+    beyond_all,
+    paired,
+)
 from dragoman.protocols.openai_responses.output import message_members, with_members
 from dragoman.protocols.openai_responses.parts import decode_annotation, decode_part
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS
@@ -24,9 +32,9 @@ class OpenMessage(OpenItem):
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
         # All in order; the latest at each `content_index`; and the texts that are open there, for the short way.
-        self._pieces: list[Piece] = []
-        self._places: dict[int, Piece] = {}
-        self._growing: dict[JsonValue, Piece] = {}
+        self._pieces: list[OpenPiece] = []
+        self._places: dict[int, OpenPiece] = {}
+        self._growing: dict[JsonValue, OpenPiece] = {}
         self._members = message_members(body, home=False)
         self._attached: JsonObject = {}
         self._opened = False
@@ -136,16 +144,16 @@ class OpenMessage(OpenItem):
         for part in content:
             self._report_part(None, part)
 
-    def _paired(self, content: list[JsonObject]) -> list[Piece | None]:
+    def _paired(self, content: list[JsonObject]) -> list[OpenPiece | None]:
         places = {id(part): self._places.get(position) for position, part in enumerate(content)}
 
-        def alike(part: JsonObject, piece: Piece) -> bool:
+        def alike(part: JsonObject, piece: OpenPiece) -> bool:
             return piece.kind == _kind(part)
 
-        def fits(part: JsonObject, piece: Piece) -> bool:
+        def fits(part: JsonObject, piece: OpenPiece) -> bool:
             return alike(part, piece) and piece.fits(_whole_text(part))
 
-        def in_place(part: JsonObject, piece: Piece) -> bool:
+        def in_place(part: JsonObject, piece: OpenPiece) -> bool:
             return places[id(part)] is piece and fits(part, piece)
 
         return paired(content, self._pieces, (in_place, fits, alike))
@@ -159,13 +167,13 @@ class OpenMessage(OpenItem):
         if members:
             self.context.unknowns.members(members, self._attached, part_place(self._first))
 
-    def _report_part(self, piece: Piece | None, body: JsonObject) -> None:
+    def _report_part(self, piece: OpenPiece | None, body: JsonObject) -> None:
         if piece is None or piece.kind != _FOREIGN:
             self.context.unknowns.members(body, PART_MEMBERS, part_place(piece.index if piece else None))
 
     # One content part.
 
-    def _whole(self, position: JsonValue, whole: str, kind: str) -> Piece | None:
+    def _whole(self, position: JsonValue, whole: str, kind: str) -> OpenPiece | None:
         """The piece of a whole text: that in its place, else the latest open one, else one that ended with it."""
         here = self._places.get(position) if type(position) is int else None
         if here is not None and (here.kind != kind or here.ended):
@@ -182,25 +190,25 @@ class OpenMessage(OpenItem):
                 return piece
         return here or (opened[0] if opened and type(position) is not int else None)
 
-    def _begin(self, position: JsonValue, kind: str) -> Piece:
-        piece = Piece(kind)
+    def _begin(self, position: JsonValue, kind: str) -> OpenPiece:
+        piece = OpenPiece(kind)
         self._pieces.append(piece)
         if type(position) is int:
             self._places[position] = piece
         return piece
 
-    def _grow(self, piece: Piece, text: str, logprobs: JsonList | None = None) -> None:
+    def _grow(self, piece: OpenPiece, text: str, logprobs: JsonList | None = None) -> None:
         if piece.index is not None:
             piece.add(text)
             self.context.out.append(PartGrew(piece.index, TextDelta(text, logprobs)))
 
-    def _annotate(self, piece: Piece, annotation: JsonObject) -> None:
+    def _annotate(self, piece: OpenPiece, annotation: JsonObject) -> None:
         if piece.index is not None:
             piece.annotations += 1
             citation = decode_annotation(Fields(annotation))
             self.context.out.append(PartGrew(piece.index, CitationAdded(citation)))
 
-    def _open(self, position: JsonValue, kind: str) -> Piece:
+    def _open(self, position: JsonValue, kind: str) -> OpenPiece:
         """The open piece in this place, else (none said) the latest of its kind, else one that begins here."""
         if type(position) is int:
             piece = self._places.get(position)
@@ -216,7 +224,7 @@ class OpenMessage(OpenItem):
             self._growing[position] = piece
         return piece
 
-    def _start(self, piece: Piece) -> None:
+    def _start(self, piece: OpenPiece) -> None:
         context = self.context
         piece.index = context.number()
         refusal = piece.kind == _REFUSAL
@@ -231,7 +239,7 @@ class OpenMessage(OpenItem):
             self._first = piece.index
         context.out.append(PartStarted(piece.index, part))
 
-    def _start_foreign(self, piece: Piece, body: JsonObject) -> None:
+    def _start_foreign(self, piece: OpenPiece, body: JsonObject) -> None:
         """Content of a kind that nobody knows is a part that comes whole."""
         part = decode_part(Fields(body))
         if isinstance(part, Foreign):
@@ -252,7 +260,7 @@ class OpenMessage(OpenItem):
                 self._start(piece)
             self._grow(piece, missing, logprobs)
 
-    def _finish_piece(self, piece: Piece, body: JsonObject | None) -> None:
+    def _finish_piece(self, piece: OpenPiece, body: JsonObject | None) -> None:
         if piece.ended:
             if body is not None:
                 self._report_part(piece, body)
@@ -306,7 +314,7 @@ def _annotations(part: JsonObject) -> list[JsonObject]:
     return [one for one in annotations if type(one) is dict] if type(annotations) is list else []
 
 
-def _logprobs(piece: Piece, whole: JsonObject) -> JsonList | None:
+def _logprobs(piece: OpenPiece, whole: JsonObject) -> JsonList | None:
     """Log probabilities of a text that comes whole; those of deltas were told with them."""
     logprobs = whole.get("logprobs") if not piece.pieces else None
     return logprobs if type(logprobs) is list and logprobs else None

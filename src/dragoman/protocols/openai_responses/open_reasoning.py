@@ -9,7 +9,15 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Thinking, ThinkingKind
 from dragoman.protocols.openai_responses.items import decode_thinking
-from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, Piece, bare, beyond_all, paired
+from dragoman.protocols.openai_responses.open_item import (
+    NEAR,
+    ItemContext,
+    OpenItem,
+    OpenPiece,
+    bare,
+    beyond_all,
+    paired,
+)
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS, REASONING_MEMBERS
 from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
@@ -23,7 +31,7 @@ class OpenReasoning(OpenItem):
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
         # Summaries count from 0 up, the reasoning itself from -1 down: one table holds both.
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: dict[int, OpenPiece] = {}
         self._index = context.number()
         self._opened = False
 
@@ -104,10 +112,10 @@ class OpenReasoning(OpenItem):
             return
         numbered = list(enumerate(texts))
 
-        def fits(whole: tuple[int, str], one: tuple[int, Piece]) -> bool:
+        def fits(whole: tuple[int, str], one: tuple[int, OpenPiece]) -> bool:
             return one[1].fits(whole[1])
 
-        def in_place(whole: tuple[int, str], one: tuple[int, Piece]) -> bool:
+        def in_place(whole: tuple[int, str], one: tuple[int, OpenPiece]) -> bool:
             return one[0] == (_downwards(whole[0]) if full else whole[0]) and fits(whole, one)
 
         kind = ThinkingKind.FULL if full else ThinkingKind.SUMMARY
@@ -156,10 +164,10 @@ class OpenReasoning(OpenItem):
                 if (next(iter(self._pieces)) < 0) != (key < 0):
                     return
                 self.context.out.append(PartGrew(self._index, TextDelta("\n\n" + delta)))
-                self._pieces[key] = piece = Piece()
+                self._pieces[key] = piece = OpenPiece()
                 piece.add(delta)
                 return
-            self._pieces[key] = piece = Piece()
+            self._pieces[key] = piece = OpenPiece()
             self._opened = True
             self.context.out.append(PartStarted(self._index, Thinking(text="", kind=kind, id=self.item_id)))
         piece.add(delta)
@@ -172,7 +180,7 @@ _SUMMARY, _FULL = ThinkingKind.SUMMARY, ThinkingKind.FULL
 _TOLD = ("summary", "content", "encrypted_content")
 
 
-def _any(_whole: tuple[int, str], _one: tuple[int, Piece]) -> bool:
+def _any(_whole: tuple[int, str], _one: tuple[int, OpenPiece]) -> bool:
     return True
 
 

@@ -26,7 +26,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.response import Stop, StopReason
 from dragoman.model.tools import FunctionTool
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_responses import hosted, openai_tools
 from dragoman.protocols.openai_responses.items import (
     decode_compaction,
@@ -60,7 +60,7 @@ _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", I
 class OutputReader:
     """Reads the items of one answer; without a question it reads a sealed turn, which is at home."""
 
-    def __init__(self, asked: Asked | None, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext | None, ledger: Ledger) -> None:
         self._asked = asked
         self._ledger = ledger
         # How many parts were read before, for the places of losses.
@@ -277,7 +277,7 @@ def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
 class ItemBuilder:
     """Builds the items of one answer: their ids count with their position (N4)."""
 
-    def __init__(self, suffix: str, asked: Asked, ledger: Ledger) -> None:
+    def __init__(self, suffix: str, asked: TranslationContext, ledger: Ledger) -> None:
         self._suffix = suffix
         # Reasoning of this protocol keeps its id: its proof may be bound to it.
         self._keeps_ids = asked.origin == NAME

@@ -33,7 +33,7 @@ from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import Span, object_members, replaced, with_member, without
+from dragoman.wire.json_spans import JsonSpan, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 
 _SEALED = "reasoning.encrypted_content"
@@ -120,7 +120,7 @@ def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     return encode(user_message(SUMMARY_OPENING + summary))
 
 
-def _ids(item: bytes) -> tuple[list[Span], list[Span]]:
+def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     """Where the id of a call stands in an item, or that of its result."""
     members = object_members(item) if item.startswith(b"{") else []
     spans = [member.value for member in named(members, "call_id")]

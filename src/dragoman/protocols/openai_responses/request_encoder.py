@@ -23,7 +23,7 @@ from dragoman.model.request import (
     ThinkingMode,
     Updates,
 )
-from dragoman.protocols.codec import Encoded, TargetModel
+from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_responses.shapes import (
     INCLUDE_ENCRYPTED,
     INCLUDE_LOGPROBS,
@@ -33,7 +33,7 @@ from dragoman.protocols.openai_responses.shapes import (
     UPSTREAM,
 )
 from dragoman.protocols.openai_responses.tool_decoder import encode_format
-from dragoman.protocols.openai_responses.tool_encoder import ToolWriter, encode_choice
+from dragoman.protocols.openai_responses.tool_encoder import ToolEncoder, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
 from dragoman.rules.enum_values import ORDINARY_TIERS
@@ -50,9 +50,9 @@ _NO_REASONING = Reasoning()
 _NO_UPDATES = Updates()
 
 
-def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> Encoded:
+def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
     """Write a request by the mapping."""
-    return _Writer(request, target, ledger).write()
+    return _RequestEncoder(request, target, ledger).write()
 
 
 def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
@@ -68,7 +68,7 @@ def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
     return written
 
 
-class _Writer:
+class _RequestEncoder:
     """Writes one request."""
 
     __slots__ = ("_body", "_ledger", "_messages", "_request", "_said", "_target")
@@ -87,9 +87,9 @@ class _Writer:
         self._messages = said.origin == _ANTHROPIC
         self._body: JsonObject = {"model": target.model}
 
-    def write(self) -> Encoded:
+    def write(self) -> EncodedRequest:
         request, target, ledger, body = self._request, self._target, self._ledger, self._body
-        tools = ToolWriter(request, target, ledger).write(self._tool_places())
+        tools = ToolEncoder(request, target, ledger).write(self._tool_places())
         turns = TurnWriter(request, target, ledger, tools.table)
         instructions, leading = self._instructions(turns) if request.instructions else (None, None)
         items = turns.write()
@@ -129,7 +129,7 @@ class _Writer:
         if request.stop:
             note = "the answer is cut at stop strings after the provider gave it"
             ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), note)
-        return Encoded(body=body, table=tools.table, stops=watched(request.stop, ledger))
+        return EncodedRequest(body=body, table=tools.table, stops=watched(request.stop, ledger))
 
     def _tool_places(self) -> list[Place] | None:
         """Where the tools in force stand in the request as it was said; None if the conversation changed none."""

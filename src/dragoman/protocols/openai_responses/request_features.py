@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.request_features import Opening, Signs
-from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.model.request_features import ConversationStart, RequestFeatures
+from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
 
 
 class _Part(Struct):
@@ -67,11 +67,11 @@ _REASONING = msgspec.json.Decoder(_Reasoning)
 KEEPSAKES = (b'"file_id"', b'"container"', b'"vector_store_ids"')
 
 
-def signs_of(body: bytes) -> Signs:
+def signs_of(body: bytes) -> RequestFeatures:
     """What a request has in it; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return Signs()
+        return RequestFeatures()
     images = documents = kept = False
     media = 0
     for item in listed(request.input, _ITEMS):
@@ -91,7 +91,7 @@ def signs_of(body: bytes) -> Signs:
     text = peeked(request.text, _TEXT) if says(request.text) else None
     told = peeked(text.format, _KIND) if text is not None and says(text.format) else None
     tier = text_in(request.service_tier) if length(request.service_tier) <= _LONGEST_TIER else ""
-    return Signs(
+    return RequestFeatures(
         tools=says(request.tools),
         images=images,
         documents=documents,
@@ -104,16 +104,16 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-_SPOKEN = msgspec.json.Decoder(list[Spoken])
+_SPOKEN = msgspec.json.Decoder(list[PeekedMessage])
 
 
-def opening_of(members: Mapping[str, Raw]) -> Opening:
+def opening_of(members: Mapping[str, Raw]) -> ConversationStart:
     """How the conversation of a request began."""
     cache_key = members.get("prompt_cache_key")
     if cache_key is not None and says(cache_key):
-        return Opening(cache_key=text_in(cache_key))
+        return ConversationStart(cache_key=text_in(cache_key))
     instructions, asked = text_in(members.get("instructions", NULL)), members.get("input", NULL)
     said = listed(asked, _SPOKEN)
     if not said:
-        return Opening(instructions=instructions, text=text_in(asked))
+        return ConversationStart(instructions=instructions, text=text_in(asked))
     return opening_in(said, instructions)

@@ -21,7 +21,7 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses import hosted
 from dragoman.protocols.openai_responses.failure import failure_in, has_failed
 from dragoman.protocols.openai_responses.output import (
@@ -71,7 +71,7 @@ _REASONS = {
 }
 
 
-def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
     """Read a whole answer, or the failure it is (O2)."""
     fields = Fields(body)
     status = fields.optional_text("status")
@@ -153,7 +153,7 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     return Stop(reason=StopReason.END, native=native)
 
 
-def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
         return _encode_home(response)

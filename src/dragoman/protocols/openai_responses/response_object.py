@@ -7,22 +7,22 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.request import Request
 from dragoman.model.response import Usage
-from dragoman.protocols.codec import Asked
+from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
 from dragoman.protocols.openai_responses.tool_decoder import encode_format, encode_home_choice, encode_home_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
-from dragoman.rules.enum_values import ORDINARY_TIERS, Words
+from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
 
 # Efforts that Open Responses knows; the others are told as their neighbours.
-_EFFORTS = Words(
+_EFFORTS = EnumValues(
     feature=Feature.EFFORT,
     legal=frozenset({"none", "low", "medium", "high", "xhigh"}),
     others={"minimal": "low", "max": "xhigh"},
 )
-_SUMMARIES = Words(feature=Feature.THINKING_DISPLAY, legal=frozenset({"auto", "concise", "detailed"}))
-_VERBOSITIES = Words(feature=Feature.VERBOSITY, legal=frozenset({"low", "medium", "high"}))
-_TRUNCATIONS = Words(feature=Feature.TRUNCATION, legal=frozenset({"auto", "disabled"}), unknown="disabled")
-TIERS = Words(
+_SUMMARIES = EnumValues(feature=Feature.THINKING_DISPLAY, legal=frozenset({"auto", "concise", "detailed"}))
+_VERBOSITIES = EnumValues(feature=Feature.VERBOSITY, legal=frozenset({"low", "medium", "high"}))
+_TRUNCATIONS = EnumValues(feature=Feature.TRUNCATION, legal=frozenset({"auto", "disabled"}), unknown="disabled")
+TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
     legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"}),
     others=ORDINARY_TIERS,
@@ -31,7 +31,7 @@ TIERS = Words(
 
 
 def response_object(
-    response_id: str, created: int, asked: Asked, model: str, ledger: Ledger | None = None
+    response_id: str, created: int, asked: TranslationContext, model: str, ledger: Ledger | None = None
 ) -> JsonObject:
     """A response that has just begun: no output, no usage, every other member as it will stay.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.session_hints import SILENT, Sought, Speech
+from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
 from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Turn, joined, speech_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked, text_in
 
@@ -65,7 +65,7 @@ _REQUEST = msgspec.json.Decoder(_Request)
 _NOTHING: Turn = (INSTRUCTS, "", "", ())
 
 
-def speech_of(body: bytes, sought: Sought) -> Speech:
+def speech_of(body: bytes, sought: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:

@@ -17,7 +17,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Refusal
 from dragoman.model.response import Usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.failure import failed_frames, failure_in, failure_of, has_failed
 from dragoman.protocols.openai_responses.open_call import OpenCall
 from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem
@@ -39,18 +39,18 @@ from dragoman.protocols.openai_responses.usage import decode_usage, without_sear
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import label, moment
-from dragoman.rules.surrogates import UNREADABLE, Halves
+from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import read_json
 from dragoman.wire.sse import Frame
 
 
-class StreamDecoder:
+class ResponsesStreamDecoder:
     """Frames of one stream to events."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._halves = Halves(ledger)
+        self._halves = SurrogateJoiner(ledger)
         self._context = ItemContext(asked, mint, ledger)
         self._unknowns = self._context.unknowns
         self._items = OpenItems(self._context)
@@ -271,17 +271,17 @@ _ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
 }
 
 # Events of the answer.
-_HANDLERS: dict[str, Callable[[StreamDecoder, JsonObject], None]] = {
-    "response.created": StreamDecoder._created,
-    "response.queued": StreamDecoder._begin,
-    "response.in_progress": StreamDecoder._begin,
-    "response.output_item.added": StreamDecoder._added,
-    "response.output_item.done": StreamDecoder._done,
-    "response.completed": StreamDecoder._terminal,
-    "response.incomplete": StreamDecoder._terminal,
-    "response.failed": StreamDecoder._failed,
-    "error": StreamDecoder._error,
+_HANDLERS: dict[str, Callable[[ResponsesStreamDecoder, JsonObject], None]] = {
+    "response.created": ResponsesStreamDecoder._created,
+    "response.queued": ResponsesStreamDecoder._begin,
+    "response.in_progress": ResponsesStreamDecoder._begin,
+    "response.output_item.added": ResponsesStreamDecoder._added,
+    "response.output_item.done": ResponsesStreamDecoder._done,
+    "response.completed": ResponsesStreamDecoder._terminal,
+    "response.incomplete": ResponsesStreamDecoder._terminal,
+    "response.failed": ResponsesStreamDecoder._failed,
+    "error": ResponsesStreamDecoder._error,
     # Names that no schema has, and servers use: without them the stream would end without its reason.
-    "response.error": StreamDecoder._error,
-    "response.cancelled": StreamDecoder._cancelled,
+    "response.error": ResponsesStreamDecoder._error,
+    "response.cancelled": ResponsesStreamDecoder._cancelled,
 }

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.model.events import (
     ArgumentsDelta,
-    ChoicesTold,
+    ChoiceReported,
     CitationAdded,
     Delta,
     Ended,
@@ -51,7 +51,7 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.response import Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses import hosted
 from dragoman.protocols.openai_responses.failure import failed_frames
 from dragoman.protocols.openai_responses.frames import FrameWriter
@@ -114,10 +114,10 @@ class _Open(Enum):
     WHOLE = "a part that comes whole"
 
 
-class StreamEncoder:
+class ResponsesStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._asked = asked
         self._mint = mint
         self._ledger = ledger
@@ -441,24 +441,24 @@ class StreamEncoder:
         return frames.item_added(item) + frames.item_done(item)
 
 
-_HANDLERS: dict[type, Callable[[StreamEncoder, Event], bytes]] = {
-    PartGrew: StreamEncoder._part_grew,
-    PartStarted: StreamEncoder._part_started,
-    PartEnded: StreamEncoder._part_ended,
-    Started: StreamEncoder._started,
-    UsageReported: StreamEncoder._usage_reported,
-    ChoicesTold: StreamEncoder._choices_told,
-    Stopped: StreamEncoder._stopped,
-    Ended: StreamEncoder._ended,
-    Failed: StreamEncoder._failed,
+_HANDLERS: dict[type, Callable[[ResponsesStreamEncoder, Event], bytes]] = {
+    PartGrew: ResponsesStreamEncoder._part_grew,
+    PartStarted: ResponsesStreamEncoder._part_started,
+    PartEnded: ResponsesStreamEncoder._part_ended,
+    Started: ResponsesStreamEncoder._started,
+    UsageReported: ResponsesStreamEncoder._usage_reported,
+    ChoiceReported: ResponsesStreamEncoder._choices_told,
+    Stopped: ResponsesStreamEncoder._stopped,
+    Ended: ResponsesStreamEncoder._ended,
+    Failed: ResponsesStreamEncoder._failed,
 }
 
-_OPENERS: dict[type, Callable[[StreamEncoder, Part], bytes]] = {
-    Text: StreamEncoder._open_text,
-    Refusal: StreamEncoder._open_refusal,
-    Thinking: StreamEncoder._open_thinking,
-    ToolCall: StreamEncoder._open_call,
-    HostedCall: StreamEncoder._open_hosted,
-    HostedResult: StreamEncoder._open_hosted_result,
-    Compaction: StreamEncoder._open_compaction,
+_OPENERS: dict[type, Callable[[ResponsesStreamEncoder, Part], bytes]] = {
+    Text: ResponsesStreamEncoder._open_text,
+    Refusal: ResponsesStreamEncoder._open_refusal,
+    Thinking: ResponsesStreamEncoder._open_thinking,
+    ToolCall: ResponsesStreamEncoder._open_call,
+    HostedCall: ResponsesStreamEncoder._open_hosted,
+    HostedResult: ResponsesStreamEncoder._open_hosted_result,
+    Compaction: ResponsesStreamEncoder._open_compaction,
 }

@@ -36,7 +36,7 @@ _INPUT_SCHEMA: JsonObject = {
 }
 
 
-class WrittenTools(Struct, kw_only=True):
+class EncodedTools(Struct, kw_only=True):
     """The tools as the provider is told, how they are named there, and what else they ask of the request."""
 
     tools: JsonList
@@ -45,7 +45,7 @@ class WrittenTools(Struct, kw_only=True):
     max_tool_calls: int | None = None
 
 
-class ToolWriter:
+class ToolEncoder:
     """Writes the tools of one request."""
 
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
@@ -53,14 +53,14 @@ class ToolWriter:
         self._target = target
         self._ledger = ledger
         self._table = ToolTable()
-        self._written = WrittenTools(tools=[], table=self._table)
+        self._written = EncodedTools(tools=[], table=self._table)
         self._lost: str | None = None
         # Deferred tools without a search over them are refused.
         self._defers = target.abilities.hosted_tools and any(isinstance(tool, ToolSearchTool) for tool in request.tools)
         self._hosted = sum(not isinstance(tool, FunctionTool | TextTool) for tool in request.tools)
         self._searches = any(isinstance(tool, WebSearchTool) for tool in request.tools)
 
-    def write(self, places: list[Place] | None = None) -> WrittenTools:
+    def write(self, places: list[Place] | None = None) -> EncodedTools:
         """All tools; a request whose every tool is unknown here is refused. `places` tells where they were said."""
         tools = self._request.tools
         for index, tool in enumerate(tools):
@@ -263,7 +263,7 @@ class ToolWriter:
         return encode_mcp(members)
 
 
-def encode_choice(request: Request, written: WrittenTools, target: TargetModel, ledger: Ledger) -> JsonObject:
+def encode_choice(request: Request, written: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonObject:
     """`tool_choice` and `parallel_tool_calls`, both only beside tools."""
     body: JsonObject = {}
     choice = request.tool_choice
@@ -299,11 +299,11 @@ def encode_choice(request: Request, written: WrittenTools, target: TargetModel, 
     return body
 
 
-def _named(ref: ToolRef | None, written: WrittenTools) -> JsonValue:
+def _named(ref: ToolRef | None, written: EncodedTools) -> JsonValue:
     return "required" if ref is None else _ref(ref, written.table, _kinds(written), ("tool_choice", "tool"))
 
 
-def _kinds(written: WrittenTools) -> frozenset[JsonValue]:
+def _kinds(written: EncodedTools) -> frozenset[JsonValue]:
     """The types of the tools that are offered."""
     return frozenset(tool["type"] for tool in written.tools if isinstance(tool, dict) and isinstance(tool["type"], str))
 

@@ -12,15 +12,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dragoman.routing.candidate import Candidate, Why
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan_inputs import Dice, View
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan_inputs import Dice, PlanInputs
 from dragoman.routing.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from dragoman.routing.route_summary import Outline
+    from dragoman.routing.route_summary import RouteSummary
 
 
-def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:
+def rank(candidates: list[Candidate], needs: Requirements, dice: Dice) -> tuple[list[Candidate], Why]:
     """By expected time, with a little exploration."""
     output = _output(needs)
     keyed = []
@@ -41,7 +41,7 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
     return [explored, *ranked], Why.EXPLORED
 
 
-def first(outline: Outline, needs: Needs, view: View, dice: Dice) -> int | None:
+def first(outline: RouteSummary, needs: Requirements, view: PlanInputs, dice: Dice) -> int | None:
     """The place of the first of all targets in the same rank, without the others."""
     if dice.explore < dice.exploring or (dice.exploring and view.has_doubts(outline, needs.size)):
         return None
@@ -57,7 +57,7 @@ def _explored(ranked: list[Candidate], dice: Dice) -> Candidate:
     return max(ranked, key=_age) if dice.explore < dice.exploring else ranked[0]
 
 
-def _output(needs: Needs) -> int:
+def _output(needs: Requirements) -> int:
     """How many tokens are to be waited for: as many as is usual, or as the request allows."""
     most = needs.signs.most_output
     return needs.output if most is None else min(needs.output, max(most, 0))

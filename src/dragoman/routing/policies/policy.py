@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.routing.candidate import Candidate, Why
-from dragoman.routing.needs import Needs
-from dragoman.routing.plan_inputs import Dice, View
+from dragoman.routing.needs import Requirements
+from dragoman.routing.plan_inputs import Dice, PlanInputs
 
 if TYPE_CHECKING:
-    from dragoman.routing.route_summary import Outline
+    from dragoman.routing.route_summary import RouteSummary
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -29,10 +29,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     # Orders members, nested routes among them, by their weights, the line's turn and chance; gives their indexes.
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets below it; those that are equal stay in the line's order.
-    rank: Callable[[list[Candidate], Needs, Dice], tuple[list[Candidate], Why]] | None = None
+    rank: Callable[[list[Candidate], Requirements, Dice], tuple[list[Candidate], Why]] | None = None
     # The place of whom it ranks first, where all targets of a line may be asked and are in its hands alone; None if
     # that takes the whole rank.
-    first: Callable[[Outline, Needs, View, Dice], int | None] | None = None
+    first: Callable[[RouteSummary, Requirements, PlanInputs, Dice], int | None] | None = None
     # What it wants to know of each target.
     prices: bool = False
     speed: bool = False
