@@ -78,8 +78,10 @@ def test_any_plan_is_sound(route: Route, needs: Requirements, view: PlanInputs, 
         if candidates[key].standing.level in (HealthLevel.RESTING, HealthLevel.PROBED)
         and candidates[key].standing.until > NOW
     ]
-    # Where one alone may know what is meant, it is asked however it does.
-    assert not asleep or (ids == asleep and (needs.alone or made.why is Why.WAKES))
+    # Where one alone may know what is meant, it is asked however it does. Else they are the last resort.
+    if ids != asleep:
+        assert ids[len(ids) - len(asleep) :] == asleep
+        assert {candidates[key].behind for key in asleep} <= {Behind.COOLDOWN}
     assert bool(ids) is (made.why is not Why.NOBODY)
 
 
